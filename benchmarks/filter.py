@@ -2,7 +2,7 @@
 
 Starts as the scheduler does (nodes, then pages of pods), then measures filter calls from bytes to
 bytes, quota and decision record included, for pods of all dialects in turn. Between two calls a
-placed pod is bound and another one ends, so the books keep changing and stay half full. With
+placed pod is bound and another one ends, so the ledger keeps changing and stays half full. With
 `--policy pack` the cluster has learned from a history of these pods, and knows their shapes, as a
 scheduler that has run for a while; with `--cold` it has learned and met none of the shapes yet.
 
@@ -106,7 +106,7 @@ def learned(registry: DialectRegistry, ledger: Ledger, *, warm: bool) -> Packer:
     hosts = packer.hosts.columns(fleet)
     state.adopt(learn(*state.lesson(fleet, history, 0, hosts)))
     state.follow(fleet, hosts)
-    state.warm(fleet, history.wishes if warm else [])
+    state.warm(fleet, history.demands if warm else [])
     packer.by_default = True
     return packer
 

@@ -1,11 +1,11 @@
 """Pods arrive and leave over virtual weeks at a steady load: who is refused, and who waits.
 
-The paper has no departures, so this method is ours. Pods are drawn from the trace with repetition;
-they arrive at random (Poisson) and stay for a time drawn apart from their shape: lognormal, mean
-`STAY_H`, so that a few stay for weeks. Load 1 asks, in the mean, for every card of the cluster. A
-pod that finds no place waits and is tried again whenever time ticks, first come first served but
-without holding up others, and is refused when it has waited for `PATIENCE_H`. Only pods with cards
-that arrive after the first week count. All policies see the same pods.
+The paper has no departures, so this method is Tessera's own. Pods are drawn from the trace with
+repetition; they arrive at random (Poisson) and stay for a time drawn apart from their shape:
+lognormal, mean `STAY_H`, so that a few stay for weeks. Load 1 asks, in the mean, for every card of
+the cluster. A pod that finds no place waits and is tried again whenever time ticks, first come
+first served but without holding up others, and is refused when it has waited for `PATIENCE_H`. Only
+pods with cards that arrive after the first week count. All policies see the same pods.
 """
 
 from __future__ import annotations

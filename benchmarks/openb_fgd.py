@@ -40,19 +40,19 @@ class Fgd:
 
     def choose(self, shape: Shape) -> Place | None:
         """See `Policy`."""
-        judged = self._kept.losses_for(shape, lambda rows: self._judge(shape, rows))
-        row = int(judged.steps.argmin())
-        if judged.steps[row] == np.inf:
+        cached = self._kept.losses_for(shape, lambda rows: self._losses(shape, rows))
+        row = int(cached.steps.argmin())
+        if cached.steps[row] == np.inf:
             return None
         if shape.cards == 1:
-            return row, [int(judged.card[row])]
+            return row, [int(cached.card[row])]
         return row, np.flatnonzero(self._cluster.free[row] >= shape.milli)[: shape.cards].tolist()
 
     def changed(self, row: int) -> None:
         """See `Policy`."""
         self._kept.changed(row)
 
-    def _judge(self, shape: Shape, at: Ints | None) -> tuple[Floats, Ints]:
+    def _losses(self, shape: Shape, at: Ints | None) -> tuple[Floats, Ints]:
         cluster = self._cluster
         rows = np.arange(len(cluster.cards)) if at is None else at
         steps, card = np.full(len(rows), np.inf), np.zeros(len(rows), np.int64)

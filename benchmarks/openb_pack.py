@@ -11,7 +11,7 @@ from benchmarks.openb_trace import CARD, Shape
 from tessera_core.fleet.arrays import Floats, Ints
 from tessera_core.placement.packing.demand import CardKinds, Demand, DemandShape
 from tessera_core.placement.packing.forecast import learn
-from tessera_core.placement.packing.loss_cache import Judge, LossCache
+from tessera_core.placement.packing.loss_cache import LossCache, LossFunction
 from tessera_core.placement.packing.potential import losses, room, scarcity
 from tessera_core.placement.packing.whole_node_reserve import WholeNodeReserve, whole_nodes
 
@@ -26,8 +26,8 @@ class Pack:
         self._cluster, self._balanced = cluster, balanced
         self.kinds = kinds(cluster)
         self._asks: dict[Shape, DemandShape] = {}
-        self.outlook = learn(self.kinds, self._past(counts))
-        self._scarce = scarcity(cluster.rows(None), self.outlook)
+        self.forecast = learn(self.kinds, self._past(counts))
+        self._scarce = scarcity(cluster.rows(None), self.forecast)
         self._kept = LossCache(len(cluster.cards))
 
     def choose(self, shape: Shape) -> Place | None:
@@ -41,35 +41,37 @@ class Pack:
         self._kept.changed(row)
 
     def place(self, shape: Shape, row: int) -> Place:
-        """The best cards of a row that fits, as it was judged last."""
+        """The best cards of a row that fits, as it was worked out last."""
         if shape.cards == 1:
-            return row, [int(self._kept.losses_for(shape, self._judge(shape)).card[row])]
+            return row, [int(self._kept.losses_for(shape, self._losses(shape)).card[row])]
         at = self._cluster.rows(np.array([row]))
-        return row, losses(at, self._ask(shape), self.outlook).cards[0].tolist()
+        return row, losses(at, self._demand_shape(shape), self.forecast).cards[0].tolist()
 
     def steps(self, shape: Shape) -> Floats:
         """Of every row; infinite where it does not fit."""
-        return self._kept.losses_for(shape, self._judge(shape)).steps
+        return self._kept.losses_for(shape, self._losses(shape)).steps
 
-    def _judge(self, shape: Shape) -> Judge:
-        def judge(at: Ints | None) -> tuple[Floats, Ints]:
+    def _losses(self, shape: Shape) -> LossFunction:
+        def compute(at: Ints | None) -> tuple[Floats, Ints]:
             rows = self._cluster.rows(at)
-            now = room(rows, self.outlook, self._scarce if at is None else self._scarce[at])
-            found = losses(rows, self._ask(shape), self.outlook, balanced=self._balanced, now=now)
+            now = room(rows, self.forecast, self._scarce if at is None else self._scarce[at])
+            found = losses(
+                rows, self._demand_shape(shape), self.forecast, balanced=self._balanced, now=now
+            )
             first = found.cards[:, 0] if shape.cards else np.zeros(len(found.node), np.int64)
             return found.steps, first
 
-        return judge
+        return compute
 
-    def _ask(self, shape: Shape) -> DemandShape:
+    def _demand_shape(self, shape: Shape) -> DemandShape:
         if shape not in self._asks:
-            self._asks[shape] = ask(self._cluster, shape)
+            self._asks[shape] = demand_shape(self._cluster, shape)
         return self._asks[shape]
 
     def _past(self, counts: Mapping[Shape, float]) -> Demand:
         with_cards = [(shape, count) for shape, count in counts.items() if shape.cards]
         return Demand(
-            asks=tuple((self._ask(shape), float(count)) for shape, count in with_cards),
+            asks=tuple((self._demand_shape(shape), float(count)) for shape, count in with_cards),
             cpu=float(sum(shape.cpu * count for shape, count in with_cards)),
             memory=float(sum(shape.memory * count for shape, count in with_cards)),
         )
@@ -84,7 +86,7 @@ class PackReserve:
         self._pack = Pack(cluster, counts, balanced=True)
         size = int(cluster.cards.max())
         nodes = whole_nodes(cluster.cards, cluster.model, size)
-        self._reserve = WholeNodeReserve(nodes, size, self._pack.outlook.many)
+        self._reserve = WholeNodeReserve(nodes, size, self._pack.forecast.many)
         self._idle: Ints = (cluster.free == CARD).sum(1)
         self._settle()
 
@@ -122,7 +124,7 @@ def kinds(cluster: Cluster) -> CardKinds:
     )
 
 
-def ask(cluster: Cluster, shape: Shape) -> DemandShape:
+def demand_shape(cluster: Cluster, shape: Shape) -> DemandShape:
     """The shape on these kinds."""
     allowed = np.concatenate([[False], cluster.allowed(shape)])
     return DemandShape(

@@ -1,7 +1,8 @@
 """The openb trace: nodes and pods of a cluster of Alibaba's, as published with FGD (ATC'23).
 
 Reads `openb_node_list_gpu_node.csv` and `openb_pod_list_<name>.csv` from a folder. The data is not
-ours and stays where it is. A row that makes no sense stops the run, naming file, line and column.
+the project's own and stays where it is. A row that makes no sense stops the run, naming file, line
+and column.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Shape(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """How failed pods are told apart."""
+        """How failed pods are distinguished."""
         if not self.cards:
             return "cpu only"
         if self.milli < CARD:

@@ -91,7 +91,7 @@ KINDS: Final[Mapping[str, Callable[[int], dict[str, Any]]]] = {
 }
 
 
-class Seen(Struct):
+class Measured(Struct):
     """What became of it."""
 
     answers: Counter[tuple[str, str]]
@@ -111,7 +111,7 @@ class Seen(Struct):
     transitions: int = 0
 
 
-async def _send(url: str, bodies: Mapping[str, bytes], numbers: list[int], seen: Seen) -> None:
+async def _send(url: str, bodies: Mapping[str, bytes], numbers: list[int], seen: Measured) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     async with aiohttp.ClientSession() as session:
@@ -136,7 +136,7 @@ def _answer(status: int, body: bytes) -> str:
     return "allowed" if answer["allowed"] else str(answer["status"]["message"])
 
 
-async def look(kube: Kube, pid: int, seen: Seen) -> None:
+async def sample(kube: Kube, pid: int, seen: Measured) -> None:
     """Memory and Lease, until cancelled."""
     renewed, since = "", perf_counter()
     while True:
@@ -151,7 +151,7 @@ async def look(kube: Kube, pid: int, seen: Seen) -> None:
         await asyncio.sleep(EACH_S)
 
 
-async def use(kube: Kube, urls: Mapping[str, str], seen: Seen) -> None:
+async def use(kube: Kube, urls: Mapping[str, str], seen: Measured) -> None:
     """Create, place and delete pods, until cancelled."""
     while True:
         name, began = f"meanwhile-{seen.placed + seen.late}", perf_counter()
@@ -177,7 +177,7 @@ def rss_mib(pid: int) -> float:
 
 
 @asynccontextmanager
-async def beside(*works: Any) -> AsyncGenerator[None]:
+async def alongside(*works: Any) -> AsyncGenerator[None]:
     """Have these done meanwhile; leaving cancels them."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(work) for work in works]
@@ -217,11 +217,12 @@ async def run(reviews: int, clients: int) -> bool:
     """Measure, and print. Whether every bound is kept."""
     bodies = {kind: _filled(make) for kind, make in KINDS.items()}
     async with a_leading_scheduler() as scheduler:
-        before, seen = rss_mib(scheduler.pid), Seen(Counter())
+        before, seen = rss_mib(scheduler.pid), Measured(Counter())
         numbers, began = list(range(reviews)), perf_counter()
         async with (
-            beside(
-                look(scheduler.kube, scheduler.pid, seen), use(scheduler.kube, scheduler.urls, seen)
+            alongside(
+                sample(scheduler.kube, scheduler.pid, seen),
+                use(scheduler.kube, scheduler.urls, seen),
             ),
             asyncio.TaskGroup() as group,
         ):
@@ -232,7 +233,7 @@ async def run(reviews: int, clients: int) -> bool:
     return _print(seen, (before, after), took_s)
 
 
-def _print(seen: Seen, rss_mib: tuple[float, float], took_s: float) -> bool:
+def _print(seen: Measured, rss_mib: tuple[float, float], took_s: float) -> bool:
     total = seen.answers.total()
     size = f"{SIZE / 2**20:.1f} MiB"
     print(f"{total} reviews of {size} in {took_s:.0f} s, slowest {seen.slowest_s:.2f} s")
@@ -241,7 +242,7 @@ def _print(seen: Seen, rss_mib: tuple[float, float], took_s: float) -> bool:
     return report(seen, rss_mib)
 
 
-def report(seen: Seen, rss_mib: tuple[float, float]) -> bool:
+def report(seen: Measured, rss_mib: tuple[float, float]) -> bool:
     """Print what became of it. Whether every bound is kept."""
     answered = all(not answer.startswith("HTTP") for _, answer in seen.answers)
     rows = (
@@ -253,8 +254,8 @@ def report(seen: Seen, rss_mib: tuple[float, float]) -> bool:
         ("pods placed meanwhile", f"{seen.placed}, slowest {seen.placing_s:.1f} s, "
          f"{seen.late} late", seen.placed > 0),
     )  # fmt: skip
-    for what, told, kept in rows:
-        print(f"{'ok  ' if kept else 'NOT '}{what}: {told}")
+    for what, measured, kept in rows:
+        print(f"{'ok  ' if kept else 'NOT '}{what}: {measured}")
     return all(kept for _, _, kept in rows)
 
 

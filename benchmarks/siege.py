@@ -29,7 +29,15 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.reviews import Seen, a_leading_scheduler, beside, look, report, rss_mib, use
+from benchmarks.reviews import (
+    Measured,
+    a_leading_scheduler,
+    alongside,
+    report,
+    rss_mib,
+    sample,
+    use,
+)
 from tests.webhook.setting import a_manifest, a_review
 
 BODY: Final = 8 * 2**20
@@ -100,7 +108,7 @@ async def _besieged(connections: int, urls: Mapping[str, str]) -> AsyncGenerator
         await process.wait()
 
 
-async def _reviews(url: str, seen: Seen) -> None:
+async def _reviews(url: str, seen: Measured) -> None:
     """As an API server asks, on a connection that it keeps, until cancelled."""
     body = msgspec.json.encode(a_review(a_manifest({"nvidia.com/gpu": "1"})))
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=_trusting())) as session:
@@ -118,10 +126,12 @@ async def run(connections: int, seconds: float) -> bool:
     """Measure, and print. Whether every bound is kept."""
     async with a_leading_scheduler() as scheduler:
         kube, pid, urls = scheduler.kube, scheduler.pid, scheduler.urls
-        before, seen = rss_mib(pid), Seen(Counter())
+        before, seen = rss_mib(pid), Measured(Counter())
         async with (
             _besieged(connections, urls),
-            beside(look(kube, pid, seen), use(kube, urls, seen), _reviews(urls["webhook"], seen)),
+            alongside(
+                sample(kube, pid, seen), use(kube, urls, seen), _reviews(urls["webhook"], seen)
+            ),
         ):
             await asyncio.sleep(seconds)
         after = rss_mib(pid)
@@ -136,9 +146,9 @@ async def run(connections: int, seconds: float) -> bool:
 def _cut(log: Path) -> Counter[str]:
     cut = Counter[str]()
     for line in log.read_text().splitlines():
-        told = json.loads(line) if line.startswith("{") else {}
-        if told.get("event") == "connections cut":
-            cut.update(told["why"])
+        reply = json.loads(line) if line.startswith("{") else {}
+        if reply.get("event") == "connections cut":
+            cut.update(reply["why"])
     return cut
 
 

@@ -43,7 +43,7 @@ _PROGRAMS: Final = {
     "tessera": ["-m", "tessera_scheduler"],
     "telemetry": ["-m", "tessera_scheduler"],
 }
-_BESIDE: Final = ("etcd", "kube-apiserver", "nats-server")
+_ALONGSIDE: Final = ("etcd", "kube-apiserver", "nats-server")
 """What every kind stands on, as processes are called."""
 _HOOKS: Final = [
     f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/tessera"
@@ -161,7 +161,7 @@ def _alone(made: dict[str, Any]) -> None:
 
 
 def _environment(plane: Plane, nats: NatsServer, ports: Path) -> dict[str, str]:
-    """`ports` is where it tells on which ports it listens."""
+    """`ports` is where it writes on which ports it listens."""
     local = "127.0.0.1"
     return {
         **plane.account, "TESSERA_BUS_URL": nats.url, "TESSERA_EXTENDER_PORT": "0",
@@ -193,15 +193,15 @@ async def _process(
 
 
 async def _listening(service: asyncio.subprocess.Process, file: Path) -> Mapping[str, int]:
-    """The ports of a service, once it has told them all."""
+    """The ports of a service, once it has written them all."""
     while True:
-        ports = await asyncio.to_thread(_told, file)
+        ports = await asyncio.to_thread(_counters, file)
         if ports.keys() >= {"extender", "http", "webhook"}:
             return ports
         await _pause(service)
 
 
-def _told(file: Path) -> Mapping[str, int]:
+def _counters(file: Path) -> Mapping[str, int]:
     return dict(json.loads(file.read_text())) if file.exists() else {}
 
 
@@ -271,7 +271,7 @@ async def _collector() -> AsyncGenerator[str]:
 
 
 def _children() -> dict[str, int]:
-    """The processes that run beside what is measured, by name."""
+    """The processes that run together with what is measured, by name."""
     found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -279,7 +279,7 @@ def _children() -> dict[str, int]:
         except OSError:  # it has ended meanwhile
             continue
         name, fields = text.partition("(")[2].rpartition(")")[0], text.rpartition(")")[2].split()
-        if int(fields[1]) == os.getpid() and name in _BESIDE:
+        if int(fields[1]) == os.getpid() and name in _ALONGSIDE:
             found[name] = int(stat.parent.name)
     return found
 

@@ -1,7 +1,7 @@
 """An extender that does nothing, for comparison: it names one node in turn, and binds.
 
 It has Tessera's webhook, so pods come as they come to Tessera's scheduler, and the same HTTP server
-and client; it reads requests with msgspec. It keeps no books: what it does not do is what is
+and client; it reads requests with msgspec. It keeps no ledger: what it does not do is what is
 measured. Settings are the scheduler's own variables.
 """
 

@@ -1,4 +1,4 @@
-"""Pods made by many clients, and when each of them was bound, as a watch tells it."""
+"""Pods made by many clients, and when each of them was bound, as a watch shows it."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class Measured(Struct, frozen=True, kw_only=True):
     """From the request to create a pod until it was seen bound."""
     p99_ms: float
     retried: int
-    """Pods that were told at least once that they cannot be scheduled."""
+    """Pods that were reported unschedulable at least once."""
     extra: Mapping[str, float] = {}
 
 
-class _Seen:
+class _Progress:
     def __init__(self, count: int) -> None:
         self.count = count
         self.bound: dict[str, float] = {}
@@ -83,7 +83,7 @@ class _Seen:
 async def measure(kube: Kube, namespace: str, pods: list[bytes], clients: int) -> Measured:
     """Create the pods, named p0 and so on, and wait until all are bound. Raises TimeoutError."""
     path = f"/api/v1/namespaces/{namespace}/pods"
-    seen, sent = _Seen(len(pods)), dict[str, float]()
+    seen, sent = _Progress(len(pods)), dict[str, float]()
     left = list(reversed(list(enumerate(pods))))
 
     async def client() -> None:

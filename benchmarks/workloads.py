@@ -4,7 +4,7 @@
     python benchmarks/workloads.py --file recording.csv --nodes 10 [--cards 4] [--memory-mib 81920]
 
 Without names all of them: mixed, services, research (`workloads_made`), and nothing, hints,
-lending, moves, all (`workloads_run`). What is modelled and what is not: `workloads_world` and
+lending, moves, all (`workloads_run`). What is modelled and what is not: `workloads_simulation` and
 `workloads_cards`; decisions are taken by the functions that the services call. How a recording is
 written: `workloads_recorded`. What the figures are: `workloads_counted`.
 """

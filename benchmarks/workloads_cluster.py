@@ -25,7 +25,7 @@ WHOLE = 100
 VENDOR = "nvidia"
 MODEL = "NVIDIA-A100-SXM4-80GB"
 EPOCH_S = 1_760_000_000.0
-"""What the simulation's start is in Unix time, for what is told in it."""
+"""What the simulation's start is in Unix time, for times that are published in it."""
 
 
 @dataclass

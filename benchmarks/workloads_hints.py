@@ -1,8 +1,8 @@
-"""Hints as the rebalancer makes them: what the agents would tell goes through the real smoother,
+"""Hints as the rebalancer makes them: what the agents would publish goes through the real smoother,
 and what comes of it into the fleet that pods are placed on.
 
-Agents tell every two seconds, and hints follow. Here they tell every `HINT_S` of the minute that
-has just passed, and that one message is believed as its thirty would be.
+Agents publish every two seconds, and hints follow. Here they publish every `HINT_S` of the minute
+that has just passed, and that one message is believed as its thirty would be.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.workloads_cards import FULL, capacity
 from benchmarks.workloads_cluster import EPOCH_S, TICK_S, VENDOR, Run, node_name
-from benchmarks.workloads_world import World
+from benchmarks.workloads_simulation import Simulation
 from tessera_core.fleet.arrays import Floats
 from tessera_core.placement.scoring.pressure import set_pressure
 from tessera_core.usage.hints import HintBuilder
@@ -35,7 +35,7 @@ class Hints:
 
     def __init__(self, *, scoring: bool = True) -> None:
         """Without `scoring` they are only for others to read."""
-        self.told: dict[str, NodeHints] = {}
+        self.published: dict[str, NodeHints] = {}
         """By node."""
         self.most: dict[tuple[str, str], float] = {}
         """Pod and card -> how far lending may take it."""
@@ -45,11 +45,11 @@ class Hints:
         self._known: dict[str, Run] = {}
         self._due = 0.0
 
-    def before(self, world: World, wants: Floats) -> None:
-        """Nothing: hints are news of what was."""
+    def before(self, world: Simulation, wants: Floats) -> None:
+        """Nothing: hints are messages of what was."""
 
-    def after(self, world: World, wants: Floats, got: Floats) -> None:
-        """The agents tell, and the rebalancer what follows from it."""
+    def after(self, world: Simulation, wants: Floats, got: Floats) -> None:
+        """The agents publish, and the rebalancer what follows from it."""
         if world.now < self._due:
             return
         self._due = world.now + HINT_S
@@ -57,19 +57,19 @@ class Hints:
         now = EPOCH_S + world.now
         for usage in usages(world, wants, got):
             self._smoother.take(usage, now)
-            self._tell(world, usage.node, now)
+            self._publish(world, usage.node, now)
 
-    def _tell(self, world: World, node: str, now: float) -> None:
+    def _publish(self, world: Simulation, node: str, now: float) -> None:
         seen = self._smoother.node(node, now)
         if seen is None:
             return
-        told = self.told[node] = self._hinting.build(seen, self._holders)
-        for bound in told.bounds:
+        published = self.published[node] = self._hinting.build(seen, self._holders)
+        for bound in published.bounds:
             self.most[bound.uid, bound.card] = bound.most_cores_percent
         if self._scoring:
-            set_pressure(world.ledger.fleet, told)
+            set_pressure(world.ledger.fleet, published)
 
-    def _learn_holders(self, world: World) -> None:
+    def _learn_holders(self, world: Simulation) -> None:
         """Who holds what, in step with who runs."""
         running = {run.request.uid: run for run in world.running.values()}
         for uid in running.keys() - self._known.keys():
@@ -82,8 +82,8 @@ class Hints:
         self._known = running
 
 
-def usages(world: World, wants: Floats, got: Floats) -> list[NodeUsage]:
-    """What each node's agent tells of the tick that has passed."""
+def usages(world: Simulation, wants: Floats, got: Floats) -> list[NodeUsage]:
+    """What each node's agent publishes of the tick that has passed."""
     seats = world.seats
     limits = seats.limits() + seats.lent
     held = np.where(wants > limits, 1 - limits / np.maximum(wants, 1e-9), 0) * FULL
@@ -91,7 +91,7 @@ def usages(world: World, wants: Floats, got: Floats) -> list[NodeUsage]:
     busy = (FULL * got.sum(1) / capacity(np.minimum(wants, np.where(limits > 0, limits, FULL)))
             ).clip(0, FULL).tolist()  # fmt: skip
     rows = [column.tolist() for column in (seats.job, seats.memory, got, limits, held)]
-    told, number = [], 0
+    published, number = [], 0
     for node, cards in enumerate(world.cards):
         containers: list[ContainerUse] = []
         loads = []
@@ -103,13 +103,13 @@ def usages(world: World, wants: Floats, got: Floats) -> list[NodeUsage]:
                 if job >= 0 and job in world.running
             ]
             number += 1
-        told.append(
+        published.append(
             NodeUsage(
                 node=node_name(node), vendor=VENDOR, at=EPOCH_S + world.now, interval_s=TICK_S,
                 containers=tuple(containers), cards=tuple(loads),
             )
         )  # fmt: skip
-    return told
+    return published
 
 
 def _use(run: Run, card: str, memory: int, *rates: float) -> ContainerUse:

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.workloads_cards import divide
 from benchmarks.workloads_cluster import SETTLE_S, Run
 from benchmarks.workloads_hints import Hints
-from benchmarks.workloads_world import World
+from benchmarks.workloads_simulation import Simulation
 from tessera_core.dialect_kit.lending_terms import WrittenTerms, terms_of
 from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.node.core_lending import FULL, CounterSample, Lender, LendingTimings
@@ -43,7 +43,7 @@ class Lending:
         self._who: Ints | None = None
         self._gpu_s = self._throttled_s = self._launches = np.zeros((0, 0))
 
-    def before(self, world: World, wants: Floats) -> None:
+    def before(self, world: Simulation, wants: Floats) -> None:
         """What is lent in this tick."""
         seats = world.seats
         if self._before is None or self._who is None:
@@ -56,16 +56,16 @@ class Lending:
         if len(asked):
             self._settle(world, wants, asked)
 
-    def after(self, world: World, wants: Floats, got: Floats) -> None:
+    def after(self, world: Simulation, wants: Floats, got: Floats) -> None:
         """Nothing: the lenders see what the card did in the steps in which they are asked."""
 
-    def _useful(self, world: World, wants: Floats) -> Bools:
+    def _useful(self, world: Simulation, wants: Floats) -> Bools:
         """Cards on which a pod with a limit is held back."""
         promised = world.seats.promised
         held_back: Bools = (promised > 0) & (promised < 100) & (wants > promised)
         return np.asarray(held_back.any(1))
 
-    def _settle(self, world: World, wants: Floats, asked: Ints) -> None:
+    def _settle(self, world: Simulation, wants: Floats, asked: Ints) -> None:
         seats, own = world.seats, world.seats.limits()
         at_s, quiet = world.now, np.zeros(len(asked), np.int64)
         for _ in range(int(SETTLE_S / STEP_S)):
@@ -75,7 +75,7 @@ class Lending:
             self._count(asked, wanted, limits, got)
             at_s += STEP_S
             for card in asked.tolist():
-                self._ask(world, card, at_s)
+                self._consider(world, card, at_s)
             changed = (own[asked] + seats.lent[asked] != limits).any(1)
             quiet = np.where(changed, 0, quiet + 1)
             asked, quiet = asked[quiet < QUIET], quiet[quiet < QUIET]
@@ -87,14 +87,14 @@ class Lending:
         self._throttled_s[asked] += held * STEP_S
         self._launches[asked] += np.ceil(got * STEP_S / 100 / KERNEL_S)
 
-    def _ask(self, world: World, card: int, at_s: float) -> None:
+    def _consider(self, world: Simulation, card: int, at_s: float) -> None:
         lender = self._lenders.setdefault(card, Lender(LendingTimings()))
         readings = self._readings(world, card)
         loans = lender.decide(list(readings.values()), at_s).loans
         for place, reading in readings.items():
             world.seats.lent[card, place] = loans[reading.key] * 100 / FULL
 
-    def _readings(self, world: World, card: int) -> dict[int, CounterSample]:
+    def _readings(self, world: Simulation, card: int) -> dict[int, CounterSample]:
         """Place -> what the agent reads there."""
         seats = world.seats
         rows = (seats.job, seats.promised, seats.lent, self._gpu_s, self._throttled_s,
@@ -119,17 +119,17 @@ class Lending:
             )
         return found
 
-    def _bound(self, world: World, run: Run, card: str) -> float:
+    def _bound(self, world: Simulation, run: Run, card: str) -> float:
         """The hints' bound; without one what the dialect says, once for each pod."""
-        told = self._hints.most.get((run.request.uid, card)) if self._hints else None
-        if told is not None:
-            return told
+        hint = self._hints.most.get((run.request.uid, card)) if self._hints else None
+        if hint is not None:
+            return hint
         if run.request.uid not in self._said:
             self._said[run.request.uid] = _most(world, run)
         return self._said[run.request.uid]
 
 
-def _most(world: World, run: Run) -> float:
+def _most(world: Simulation, run: Run) -> float:
     """How far its dialect lets the pod grow; all of the card where that says nothing."""
     shares = () if run.grant is None else run.grant.shares
     names = [share.dialect for share in shares]

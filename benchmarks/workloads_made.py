@@ -3,9 +3,9 @@
 `mixed` is a shared cluster: trainings that use more or less than they ask for, services with a day
 curve, notebooks. `services` is mostly inference: three regions whose days are shifted by eight
 hours, spikes, and trainings that promise nothing of cores. `research` is notebooks that idle for
-days beside sweeps, of which all pods arrive at once. In all of them many users ask for memory
-alone, as HAMi's and Koordinator's users may, and some for whole cards. Nobody asks by what he will
-use: what a pod wants is drawn apart from what it asks for.
+days together with sweeps, of which all pods arrive at once. In all of them many users ask for
+memory alone, as HAMi's and Koordinator's users may, and some for whole cards. Nobody asks by what
+it will use: what a pod wants is drawn apart from what it asks for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOSES_NOTHING = {CHECKPOINT_KEY: "0"}
 
 
 @dataclass(frozen=True)
-class Ask:
+class RequestKind:
     """A way of asking for a part of a card, or for cards."""
 
     weight: float
@@ -55,39 +55,39 @@ def _gpumanager(core: int, blocks: int) -> dict[str, int | str]:
 
 
 _UP_TO = "tencent.com/vcuda-core-limit"
-TRAINING: Sequence[Ask] = (
-    Ask(3, _hami(30000, 50)),
-    Ask(2, _hami(20000, 30)),
-    Ask(4, _hami(24000)),
-    Ask(2, _koordinator(50, 50)),
-    Ask(1, {"koordinator.sh/gpu.shared": 1, "koordinator.sh/gpu-memory": "24Gi"}),
-    Ask(2, _gpumanager(40, 110), {_UP_TO: "100"}),
-    Ask(1, _volcano(30000, 40)),
+TRAINING: Sequence[RequestKind] = (
+    RequestKind(3, _hami(30000, 50)),
+    RequestKind(2, _hami(20000, 30)),
+    RequestKind(4, _hami(24000)),
+    RequestKind(2, _koordinator(50, 50)),
+    RequestKind(1, {"koordinator.sh/gpu.shared": 1, "koordinator.sh/gpu-memory": "24Gi"}),
+    RequestKind(2, _gpumanager(40, 110), {_UP_TO: "100"}),
+    RequestKind(1, _volcano(30000, 40)),
 )
-WHOLE: Sequence[Ask] = (
-    Ask(4, {"nvidia.com/gpu": 1}),
-    Ask(2, {"nvidia.com/gpu": 2}),
-    Ask(1, {"nvidia.com/gpu": 4}),
-    Ask(1, {"koordinator.sh/gpu-core": 100, "koordinator.sh/gpu-memory-ratio": 100}),
-    Ask(1, _gpumanager(200, 0)),
+WHOLE: Sequence[RequestKind] = (
+    RequestKind(4, {"nvidia.com/gpu": 1}),
+    RequestKind(2, {"nvidia.com/gpu": 2}),
+    RequestKind(1, {"nvidia.com/gpu": 4}),
+    RequestKind(1, {"koordinator.sh/gpu-core": 100, "koordinator.sh/gpu-memory-ratio": 100}),
+    RequestKind(1, _gpumanager(200, 0)),
 )
-SOFT: Sequence[Ask] = (
-    Ask(3, _hami(24000)),
-    Ask(2, _hami(12000)),
-    Ask(1, {"koordinator.sh/gpu.shared": 1, "koordinator.sh/gpu-memory": "20Gi"}),
+SOFT: Sequence[RequestKind] = (
+    RequestKind(3, _hami(24000)),
+    RequestKind(2, _hami(12000)),
+    RequestKind(1, {"koordinator.sh/gpu.shared": 1, "koordinator.sh/gpu-memory": "20Gi"}),
 )
-SERVING: Sequence[Ask] = (
-    Ask(3, _hami(16000, 30)),
-    Ask(3, _hami(16000)),
-    Ask(2, _koordinator(25, 25)),
-    Ask(1, _gpumanager(30, 60), {_UP_TO: "60"}),
-    Ask(1, _volcano(12000, 20)),
+SERVING: Sequence[RequestKind] = (
+    RequestKind(3, _hami(16000, 30)),
+    RequestKind(3, _hami(16000)),
+    RequestKind(2, _koordinator(25, 25)),
+    RequestKind(1, _gpumanager(30, 60), {_UP_TO: "60"}),
+    RequestKind(1, _volcano(12000, 20)),
 )
-NOTEBOOK: Sequence[Ask] = (
-    Ask(3, _hami(10000, 20)),
-    Ask(3, _hami(10000)),
-    Ask(1, _koordinator(30, 20)),
-    Ask(1, _gpumanager(20, 40)),
+NOTEBOOK: Sequence[RequestKind] = (
+    RequestKind(3, _hami(10000, 20)),
+    RequestKind(3, _hami(10000)),
+    RequestKind(1, _koordinator(30, 20)),
+    RequestKind(1, _gpumanager(20, 40)),
 )
 
 
@@ -105,7 +105,9 @@ class Draw:
         count = int(self.rng.poisson(per_h * self.hours))
         yield from np.sort(self.rng.uniform(0, self.hours * HOUR_S, count)).tolist()
 
-    def training(self, at_s: float, asks: Sequence[Ask] = TRAINING, mean_h: float = 3.0) -> Job:
+    def training(
+        self, at_s: float, asks: Sequence[RequestKind] = TRAINING, mean_h: float = 3.0
+    ) -> Job:
         """Steady, or with stalls of its input between bursts."""
         rng, whole = self.rng, asks is WHOLE
         peak = rng.uniform(85, 100) if whole else rng.uniform(30, 100)
@@ -118,7 +120,7 @@ class Draw:
     def sweep(self, at_s: float, mean_h: float = 1.5) -> list[Job]:
         """Pods that come together, alike but for how long they take."""
         rng = self.rng
-        ask, peak = self._ask(TRAINING), rng.uniform(40, 100)
+        ask, peak = self._request_kind(TRAINING), rng.uniform(40, 100)
         group = f"sweep-{self._named}"
         found = []
         for _ in range(int(rng.choice([4, 8, 8, 16, 32]))):
@@ -133,12 +135,12 @@ class Draw:
         peak, stays_s = rng.uniform(60, 100), self._lognormal(mean_h * HOUR_S, 0.6)
         bursts: list[float] = []
         pauses: list[float] = []
-        told = 0.0
-        while told < stays_s:
+        total = 0.0
+        while total < stays_s:
             away = rng.random() < 0.15
             pauses.append(rng.exponential(10 * HOUR_S if away else 0.4 * HOUR_S))
             bursts.append(rng.exponential(420) * peak / 100)
-            told += pauses[-1]
+            total += pauses[-1]
         wants = Works(float(peak), tuple(bursts), tuple(pauses))
         return self._job("notebook", at_s, wants, NOTEBOOK, KEEPS, stays_s=stays_s)
 
@@ -166,15 +168,15 @@ class Draw:
     def _lognormal(self, mean: float, sigma: float) -> float:
         return float(self.rng.lognormal(np.log(mean) - sigma**2 / 2, sigma))
 
-    def _ask(self, asks: Sequence[Ask]) -> Ask:
+    def _request_kind(self, asks: Sequence[RequestKind]) -> RequestKind:
         weights = np.array([ask.weight for ask in asks])
         return asks[int(self.rng.choice(len(asks), p=weights / weights.sum()))]
 
     def _job(
-        self, kind: str, at_s: float, wants: Works | Serves, asks: Sequence[Ask],
+        self, kind: str, at_s: float, wants: Works | Serves, asks: Sequence[RequestKind],
         notes: Mapping[str, str], *, group: str = "", stays_s: float = float("inf"),
     ) -> Job:  # fmt: skip
-        ask = self._ask(asks)
+        ask = self._request_kind(asks)
         self._named += 1
         return Job(
             name=f"{kind}-{self._named}", kind=kind, at_s=at_s, wants=wants, limits=ask.limits,
@@ -196,7 +198,7 @@ def mixed(draw: Draw) -> list[Job]:
 
 
 def services(draw: Draw) -> list[Job]:
-    """Mostly inference, in three regions, beside trainings without promised cores."""
+    """Mostly inference, in three regions, together with trainings without promised cores."""
     shifts = (0.0, 8.0, 16.0)
     return [
         *(draw.service(t, shifts[n % 3], 36, 4) for n, t in enumerate(draw.times(11))),

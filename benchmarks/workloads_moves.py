@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from benchmarks.workloads_cluster import EPOCH_S, Run
 from benchmarks.workloads_hints import Hints
-from benchmarks.workloads_world import World
+from benchmarks.workloads_simulation import Simulation
 from tessera_core.fleet.arrays import Floats
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.rebalance import plan_gains
@@ -47,10 +47,10 @@ class Moves:
         self._kubefit: KubeSchedulerFilters | None = None
         self._due = PLAN_S
 
-    def before(self, world: World, wants: Floats) -> None:
+    def before(self, world: Simulation, wants: Floats) -> None:
         """Nothing: pods move between ticks."""
 
-    def after(self, world: World, wants: Floats, got: Floats) -> None:
+    def after(self, world: Simulation, wants: Floats, got: Floats) -> None:
         """A round, when it is due."""
         if world.now < self._due:
             return
@@ -71,7 +71,7 @@ class Moves:
 
     # -- what plans see
 
-    def _situation(self, world: World, now: float) -> ClusterView:
+    def _situation(self, world: Simulation, now: float) -> ClusterView:
         if self._kubefit is None:
             nodes = [Node(metadata=ObjectMeta(name=name)) for name in world.ledger.fleet.rows]
             self._kubefit = KubeSchedulerFilters(nodes, (), world.registry.resources)
@@ -83,20 +83,20 @@ class Moves:
         )
         return ClusterView(
             now=now, ledger=world.ledger, kubefit=self._kubefit, nodes={}, bound=lambda _: (),
-            ours=world.registry.resources, running={one.uid: one for one in running},
+            managed_resources=world.registry.resources, running={one.uid: one for one in running},
             waiting={one.request.uid: one for one in waiting}, hints=self._cards(),
             spent=spent(self._formers, RULES.plan.move, RULES.plan.budget, now), rules=RULES.plan,
         )  # fmt: skip
 
     def _cards(self) -> Mapping[str, Mapping[str, CardHint]]:
         return {
-            node: {hint.card: hint for hint in told.cards}
-            for node, told in self._hints.told.items()
+            node: {hint.card: hint for hint in published.cards}
+            for node, published in self._hints.published.items()
         }
 
     # -- what they do
 
-    def _carry_out(self, world: World, name: str, spec: PlanSpec, now: float) -> None:
+    def _carry_out(self, world: Simulation, name: str, spec: PlanSpec, now: float) -> None:
         by_uid = {run.request.uid: run for run in world.running.values()}
         movers = [by_uid[step.pod.uid] for step in spec.steps]
         left = frozenset(
@@ -115,7 +115,7 @@ class Moves:
         self._formers.append(Former(name=name, spec=spec, status=status, started=now, ended=now))
         world.counted.plans[spec.kind] += 1
 
-    def _measured(self, world: World, former: Former, now: float) -> Former:
+    def _measured(self, world: Simulation, former: Former, now: float) -> Former:
         if not plan_gains.measurable(former):
             return former
         horizon_s = RULES.plan.worth.horizon_s
@@ -135,13 +135,13 @@ class Moves:
 
     def _contention(self, cards: frozenset[str]) -> float:
         return max(
-            (h.contended_percent for told in self._hints.told.values() for h in told.cards
+            (h.contended_percent for hints in self._hints.published.values() for h in hints.cards
              if h.card in cards),
             default=0.0,
         )  # fmt: skip
 
 
-def _running(world: World, run: Run) -> RunningPod:
+def _running(world: Simulation, run: Run) -> RunningPod:
     grant = run.grant
     assert grant is not None  # noqa: S101  (it runs)
     return RunningPod(

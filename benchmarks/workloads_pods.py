@@ -1,4 +1,4 @@
-"""What the simulator is told of a pod: what it asks for, and how much of a card it wants when.
+"""What the simulator knows of a pod: what it asks for, and how much of a card it wants when.
 
 Two ways of wanting. A pod that *works* has bursts of work with pauses between: a burst goes on
 until its work is done, however long that takes, so what it gets decides when it is finished. A pod

@@ -1,4 +1,4 @@
-"""A workload from a recording: who wanted how much of a card when, and what he had asked for.
+"""A workload from a recording: who wanted how much of a card when, and what it had asked for.
 
 A file is CSV with a line of names first, or JSON lines with the same names (`*.jsonl`). A row says
 what a pod wants from a time on, until its next row; a row without `cores` ends it.
@@ -51,16 +51,16 @@ def read(path: Path, *, nodes: int, cards: int, memory_mib: int) -> Workload:
             raise _malformed(path, line, "pod", "", "write the pod's name")
         at_s = _number(path, line, row, "time_s")
         cores = None if row.get("cores") in (None, "") else _number(path, line, row, "cores")
-        told = pods.setdefault(name, [])
-        if told and (told[-1][1] is None or at_s <= told[-1][0]):
+        samples = pods.setdefault(name, [])
+        if samples and (samples[-1][1] is None or at_s <= samples[-1][0]):
             remedy = "write a pod's rows in order of time, none after its end"
             raise _malformed(path, line, "time_s", at_s, remedy)
-        told.append((at_s, cores))
+        samples.append((at_s, cores))
         first.setdefault(name, (line, row))
     if not pods:
         raise Malformed(f"{path}: no pods: write a line with names, then a row for each change")
-    jobs = [_job(path, name, told, *first[name]) for name, told in pods.items()]
-    last_s = max(told[-1][0] for told in pods.values())
+    jobs = [_job(path, name, samples, *first[name]) for name, samples in pods.items()]
+    last_s = max(samples[-1][0] for samples in pods.values())
     return Workload(
         name=path.stem, nodes=nodes, cards=cards, memory_mib=memory_mib,
         hours=max(last_s / HOUR_S, 1.0), jobs=tuple(sorted(jobs, key=lambda job: job.at_s)),
@@ -96,46 +96,46 @@ def _json(path: Path, lines: Iterable[str]) -> Iterator[Row]:
 
 
 def _job(
-    path: Path, name: str, told: list[tuple[float, float | None]], line: int,
+    path: Path, name: str, samples: list[tuple[float, float | None]], line: int,
     row: Mapping[str, Any],
 ) -> Job:  # fmt: skip
     asks = _pairs(path, line, row, "asks")
     if not asks:
         raise _malformed(path, line, "asks", "", "write the pod's limits on its first row")
-    began, ended = told[0][0], told[-1][0] if told[-1][1] is None else float("inf")
+    began, ended = samples[0][0], samples[-1][0] if samples[-1][1] is None else float("inf")
     used = _number(path, line, row, "memory_mib") if row.get("memory_mib") else 0.0
     return Job(
-        name=name, kind="recorded", at_s=began, wants=Serves(_curve(told), from_start=True),
+        name=name, kind="recorded", at_s=began, wants=Serves(_curve(samples), from_start=True),
         limits=asks,
         annotations={k: str(v) for k, v in _pairs(path, line, row, "annotations").items()},
         stays_s=ended - began, memory_mib=used,
     )  # fmt: skip
 
 
-def _curve(told: list[tuple[float, float | None]]) -> Floats:
+def _curve(samples: list[tuple[float, float | None]]) -> Floats:
     """Means over steps."""
-    began, lasts = told[0][0], max(told[-1][0] - told[0][0], 1.0)
+    began, lasts = samples[0][0], max(samples[-1][0] - samples[0][0], 1.0)
     edges = np.arange(int(np.ceil(lasts / STEP_S)) + 1) * STEP_S
-    times = np.array([at - began for at, _ in told])
-    values = np.array([cores or 0.0 for _, cores in told])
+    times = np.array([at - began for at, _ in samples])
+    values = np.array([cores or 0.0 for _, cores in samples])
     grid = np.unique(np.concatenate([edges, times]))
     wanted = values[np.searchsorted(times, grid[:-1], side="right") - 1]
     steps = np.searchsorted(edges, grid[:-1], side="right") - 1
     sums = np.bincount(steps, wanted * np.diff(grid), len(edges) - 1)
     means: Floats = sums / np.minimum(STEP_S, np.maximum(lasts - edges[:-1], 1e-9))
-    return np.append(means, values[-1]) if told[-1][1] is not None else means
+    return np.append(means, values[-1]) if samples[-1][1] is not None else means
 
 
 def _pairs(path: Path, line: int, row: Mapping[str, Any], field: str) -> dict[str, int | str]:
-    told = row.get(field) or {}
-    if isinstance(told, str):
-        parts = [part.partition("=") for part in told.split()]
+    samples = row.get(field) or {}
+    if isinstance(samples, str):
+        parts = [part.partition("=") for part in samples.split()]
         if any(not name or not value for name, _, value in parts):
-            raise _malformed(path, line, field, told, "write name=amount, with blanks between")
-        told = {name: value for name, _, value in parts}
-    if not isinstance(told, dict):
-        raise _malformed(path, line, field, told, "write an object")
-    return {str(name): value for name, value in told.items()}
+            raise _malformed(path, line, field, samples, "write name=amount, with blanks between")
+        samples = {name: value for name, _, value in parts}
+    if not isinstance(samples, dict):
+        raise _malformed(path, line, field, samples, "write an object")
+    return {str(name): value for name, value in samples.items()}
 
 
 def _number(path: Path, line: int, row: Mapping[str, Any], field: str) -> float:

@@ -1,4 +1,4 @@
-"""Policies side by side on the same workload, and what is told of them."""
+"""Policies side by side on the same workload, and what is printed of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.workloads_hints import Hints
 from benchmarks.workloads_lending import Lending
 from benchmarks.workloads_moves import Moves
 from benchmarks.workloads_pods import Workload
-from benchmarks.workloads_world import Part, World
+from benchmarks.workloads_simulation import Part, Simulation
 from tessera_core.registry.registry import DialectRegistry
 
 LESS = frozenset({"wait_mean", "wait_p95", "wait_whole", "unplaced", "stretch", "contention",
@@ -28,7 +28,7 @@ def nothing() -> Sequence[Part]:
 
 
 def hints() -> Sequence[Part]:
-    """Placement heeds measurements."""
+    """Placement responds to measurements."""
     return (Hints(),)
 
 
@@ -39,14 +39,14 @@ def lending() -> Sequence[Part]:
 
 def moves() -> Sequence[Part]:
     """Hints, and what is proposed is done."""
-    told = Hints()
-    return (told, Moves(told))
+    hints = Hints()
+    return (hints, Moves(hints))
 
 
 def everything() -> Sequence[Part]:
     """Hints, lending within their bounds, moves."""
-    told = Hints()
-    return (told, Lending(told), Moves(told))
+    hints = Hints()
+    return (hints, Lending(hints), Moves(hints))
 
 
 POLICIES: Mapping[str, Callable[[], Sequence[Part]]] = {
@@ -68,7 +68,7 @@ class Outcome:
 def run(workload: Workload, registry: DialectRegistry, policy: str, seed: int = 0) -> Outcome:
     """One policy on one workload, some seconds."""
     began = time.process_time()
-    counted: Counted = World(workload, registry, POLICIES[policy]()).run()
+    counted: Counted = Simulation(workload, registry, POLICIES[policy]()).run()
     plans = {str(kind): count for kind, count in counted.plans.items()}
     spent_s = round(time.process_time() - began, 1)
     return Outcome(seed, len(workload.jobs), counted.figures(), plans, spent_s)
@@ -92,18 +92,18 @@ def show(name: str, found: Mapping[str, Sequence[Outcome]]) -> None:
 
 def _against(base: Sequence[Outcome], outcomes: Sequence[Outcome]) -> list[str]:
     """Change of each figure in percent of the other's, pairs of one seed."""
-    told = []
+    hints = []
     for figure in SHOWN:
         pairs = list(zip(_values(base, figure), _values(outcomes, figure), strict=True))
         if not all(before for before, _ in pairs):
             continue
         changes = [100 * (after / before - 1) for before, after in pairs]
-        told.append(f"{figure} {_spread(changes)}{_verdict(figure, changes)}")
-    return told
+        hints.append(f"{figure} {_spread(changes)}{_verdict(figure, changes)}")
+    return hints
 
 
 def _verdict(figure: str, changes: Sequence[float]) -> str:
-    """Told where it goes the same way with every seed."""
+    """Printed where it goes the same way with every seed."""
     better = [(change < 0) == (figure in LESS) for change in changes if change]
     if not better or len(set(better)) > 1:
         return ""

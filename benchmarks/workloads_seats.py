@@ -1,4 +1,4 @@
-"""Every slot of every card as a seat, in columns: who sits there, what he wants, what he has left.
+"""Every slot of every card as a seat, in columns: who sits there, what it wants, what it has left.
 
 A pod with several cards sits once on each; its work counts as done when all of its seats are
 through.

@@ -1,4 +1,4 @@
-"""Grafana's dashboards, from one line a panel: `generate.py` writes them beside the rules.
+"""Grafana's dashboards, from one line a panel: `generate.py` writes them next to the rules.
 
 They ask for no more than Prometheus and the labels that our metrics have. A test holds every metric
 that a panel names against those that are published.

@@ -53,7 +53,7 @@ OTHER_SYSTEMS: Final = (
 )
 """Who writes other systems' keys in their usual installations."""
 
-OURS: Final = (
+OWN_KEYS: Final = (
     "tessera.dev/... and the keys by which schedulers and node plugins tell each other about cards "
     "are written by Tessera alone: leave them as they are"
 )
@@ -185,20 +185,20 @@ def _key_policies(known: DialectRegistry) -> Iterator[Json]:
     has_own = match_conditions.has_own_keys()
     yield from _policy("tessera-bindings", "CREATE", bindings, has_own, (SCHEDULER,))
     placed = {"schedulers": [SCHEDULER]}
-    ours = match_conditions.is_placed_by("variables.schedulers")
+    own = match_conditions.is_placed_by("variables.schedulers")
     yield from _policy(
-        "tessera-results", "UPDATE", pods, others, (SCHEDULER,), lists=placed, or_else=f"!({ours})"
+        "tessera-results", "UPDATE", pods, others, (SCHEDULER,), lists=placed, or_else=f"!({own})"
     )
     yield from _policy(
         "tessera-foreign-keys", "UPDATE", pods, others, (SCHEDULER,), OTHER_SYSTEMS, lists=placed,
-        or_else=ours, message=FOREIGN, actions=("Warn", "Audit"),
+        or_else=own, message=FOREIGN, actions=("Warn", "Audit"),
     )  # fmt: skip
 
 
 def _policy(  # noqa: PLR0913  (the parts of two manifests)
     name: str, operation: str, resources: tuple[str, ...], matters: str, who: tuple[str, ...],
     others: tuple[str, ...] = (), *, lists: Mapping[str, Sequence[str]] = {}, or_else: str = "",
-    message: str = OURS, actions: tuple[str, ...] = ("Deny",),
+    message: str = OWN_KEYS, actions: tuple[str, ...] = ("Deny",),
 ) -> Iterator[Json]:  # fmt: skip
     """A policy and its binding: a write that `matters` (CEL) is for the accounts `who` of our
     namespace and the users `others`, `or_else` (CEL) for all users to which that applies. `lists`

@@ -15,12 +15,12 @@ from tessera_core.machines.health import (
     Event,
     Faulted,
     HealthPhase,
-    IllegalTransition,
     Missed,
     Recovered,
     advance,
     takes_pods,
 )
+from tessera_core.machines.state_machine import IllegalTransition
 from tessera_core.vendors.nvidia import MONITORING
 
 EVENTS: tuple[Event, ...] = (Answered(), Faulted(), Recovered(), Missed())

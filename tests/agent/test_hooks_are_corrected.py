@@ -15,7 +15,7 @@ from tessera_agent.usage.limit_correction import LimitCorrections
 from tessera_agent.usage.sampler import MeasuredContainer
 from tessera_core.dialect_kit.readings import CardReading, ProcessReading, Readings
 from tessera_core.hook.limits_file import CardLimit, HookLimits, Mode, decode_limits
-from tessera_core.node.usage_rates import ANEW_NS, HoldingContainer
+from tessera_core.node.usage_rates import RESTART_NS, HoldingContainer
 from tessera_runtime.clock import SystemClock
 from tests.agent.usagefile import a_usage
 
@@ -183,7 +183,7 @@ def test_what_was_counted_while_no_agent_ran_is_compared_with_nothing(tmp_path: 
     later = LimitCorrections(Owned({10: "id-a"}), SystemClock())
     for stamp, busy_ns in ((7, 900), (8, 900), (9, 930), (10, 970)):
         correct(later, one, read=busy(stamp, {10: busy_ns}))
-    assert written(one) == (50 + ANEW_NS + 30 + 40, 77)
+    assert written(one) == (50 + RESTART_NS + 30 + 40, 77)
 
 
 @pytest.mark.parametrize("spoilt", ["unbuilt", "missing", "no record"])

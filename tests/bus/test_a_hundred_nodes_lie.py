@@ -265,7 +265,7 @@ async def test_nothing_of_it_counts_elsewhere_or_stays(tmp_path: Path) -> None:
         await taken_in(stage, FIRST)
 
         for node in nodes:
-            assert dict(scheduler.ledger.held(node)) == world.truth_on(node)
+            assert dict(scheduler.ledger.charges_on(node)) == world.truth_on(node)
         assert await world.place(scheduler, "a2") in nodes
         assert await world.place(scheduler, "a3") in nodes
         assert len(list(scheduler.ledger.entries())) <= 4 + LIARS * 10

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tessera_cli.errors import BadConfigFile, InputUnreadable
 from tessera_cli.event_lines import LONGEST, as_line
 from tessera_cli.events import follow
-from tessera_embedded.ports import held_ports
+from tessera_embedded.ports import reserved_ports
 from tessera_runtime.bus.api import Message
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_runtime.bus.settings import BusSettings
@@ -99,7 +99,7 @@ async def test_subjects_are_those_of_the_cluster_that_the_bus_serves(tmp_path: P
 
 
 async def test_a_bus_that_does_not_answer_ends_it() -> None:
-    with held_ports(1) as (port,):
+    with reserved_ports(1) as (port,):
         nowhere = BusSettings(url=f"nats://127.0.0.1:{port}", arrange=False)
         with pytest.raises(InputUnreadable) as said:
             await follow(nowhere, "", lambda _message: None, wait_s=0.2)

@@ -22,7 +22,7 @@ from typing import Any, Final
 import aiohttp
 
 from tessera_embedded.nats_server import NatsServer, open_nats
-from tessera_embedded.ports import held_ports
+from tessera_embedded.ports import reserved_ports
 from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tests.cluster.objects import a_card_node, a_share, a_share_pod
 from tests.cluster.plane import HOME, LEASES, Plane
@@ -231,7 +231,7 @@ class RealCluster:
         more: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[Replica]:  # fmt: skip
         """One scheduler service and its kube-scheduler, for the length of the block."""
-        with held_ports(len(PORTS)) as ports:
+        with reserved_ports(len(PORTS)) as ports:
             replica = Replica(
                 name, self.plane, self.folder, self.nats.url, ports,
                 alone=alone, gated=gated, more=more,

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import aiohttp
 
-from tessera_embedded.ports import held_ports
+from tessera_embedded.ports import reserved_ports
 from tests.contract.certificates import Authority, key_pair
 from tests.contract.client import Json, open_client
 from tests.contract.kubebin import kube_bin
@@ -282,7 +282,7 @@ def _b64(data: bytes) -> str:
 async def real_control_plane(folder: Path) -> AsyncGenerator[ControlPlane]:
     """A control plane with its files in this folder; KubeBinMissing where it cannot be had."""
     found = await asyncio.to_thread(programs)
-    with held_ports(3) as ports:
+    with reserved_ports(3) as ports:
         plane = ControlPlane(folder, found, ports)
         async with plane.running():
             yield plane

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tessera_embedded.ports import held_ports
+from tessera_embedded.ports import reserved_ports
 from tests.contract.certificates import Authority
 from tests.contract.client import Answer, Json
 from tests.contract.cluster import Cluster
@@ -34,7 +34,7 @@ async def test_a_patch_that_does_not_apply_is_an_error(admission: OpenAdmission)
 async def test_a_webhook_that_is_down_holds_pods_up_or_not(
     admission: OpenAdmission, phase: str, policy: str, status: int
 ) -> None:
-    with held_ports(1) as (nobodys,):
+    with reserved_ports(1) as (nobodys,):
         async with admission() as (cluster, receiver):
             hook = receiver.hook(cluster, failurePolicy=policy)
             hook["clientConfig"]["url"] = f"https://127.0.0.1:{nobodys}/hook"

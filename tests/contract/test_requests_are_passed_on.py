@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tessera_embedded.ports import held_ports
+from tessera_embedded.ports import reserved_ports
 from tests.contract.certificates import Authority
 from tests.contract.client import ANSWER_S, Json, open_client
 from tests.contract.cluster import Cluster, OpenCluster
@@ -64,7 +64,7 @@ async def extended(cluster: Cluster, folder: Path) -> AsyncGenerator[str]:
     app.router.add_route("*", "/{path:.*}", Extension(group).answer)
     runner = web.AppRunner(app)
     await runner.setup()
-    with held_ports(1) as [port]:
+    with reserved_ports(1) as [port]:
         await web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls, reuse_address=True).start()
         service: Json = {
             "metadata": {"name": "ext"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tessera_embedded.ports import held_ports
+from tessera_embedded.ports import reserved_ports
 from tests.contract.client import Json
 from tests.contract.cluster import OpenCluster
 from tests.contract.extender import OpenScheduling, configuration, open_extender
@@ -64,7 +64,7 @@ async def test_a_node_that_was_not_offered_is_not_taken(scheduling: OpenScheduli
 async def test_while_we_are_down_pods_of_ours_wait_and_others_do_not(
     open_cluster: OpenCluster,
 ) -> None:
-    with held_ports(1) as (port,):
+    with reserved_ports(1) as (port,):
         async with open_cluster() as cluster:
             node = await card_node(cluster, "n")
             config = configuration(f"http://127.0.0.1:{port}")

@@ -28,7 +28,7 @@ def reckon(world: World) -> None:
     assert living.keys() <= held.keys(), "released while the API server shows it alive"
     least, most = sums(held.values()), sums(held.values(), init_counts=True)
     for node in (node.name for node in world.nodes):
-        found = {(node, card): counts(c) for card, c in ledger.held(node).items()}
+        found = {(node, card): counts(c) for card, c in ledger.charges_on(node).items()}
         _between({k: v for k, v in least.ids.items() if k[0] == node}, found, most.ids)
     fleet = ledger.fleet
     columns = {

@@ -10,11 +10,11 @@ from tessera_core.machines.allocation import (
     Ended,
     Event,
     Expired,
-    IllegalTransition,
     OutcomeUnknown,
     Sent,
     advance,
 )
+from tessera_core.machines.state_machine import IllegalTransition
 
 EVENTS: list[Event] = [Sent(), Bound(), BindingRefused(), OutcomeUnknown(), Expired(), Ended()]
 

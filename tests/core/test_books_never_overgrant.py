@@ -195,10 +195,10 @@ class Books(RuleBasedStateMachine):
             and not self.world.pods[uid].terminal and self.world.ledger.entry(uid) is None
         ]  # fmt: skip
         grants = [g for g in map(self.world.choose, fresh) if g is not None]
-        before = self.world.ledger.held("n1"), self.world.ledger.held("n3")
+        before = self.world.ledger.charges_on("n1"), self.world.ledger.charges_on("n3")
         before = tuple(dict(held) for held in before)  # type: ignore[assignment]
         if self.world.ledger.assume(grants, self.world.now) is not None:
-            held = self.world.ledger.held("n1"), self.world.ledger.held("n3")
+            held = self.world.ledger.charges_on("n1"), self.world.ledger.charges_on("n3")
             assert tuple(dict(h) for h in held) == before
             assert all(self.world.ledger.entry(g.uid) is None for g in grants)
 

@@ -71,7 +71,7 @@ def test_a_whole_card_is_free_after_resizes_to_fractions() -> None:
         assert grow(ledger, uid, cores)
     for uid in ("b", "a", "c"):
         ledger.ended(uid)
-    assert ledger.held("n") == {}
+    assert ledger.charges_on("n") == {}
     assert ledger.fleet.cards.cores_used.tolist()[ledger.fleet.rows["n"]] == [0]
     assert whole_card_fits(ledger)
 

@@ -58,7 +58,7 @@ def test_no_dialect_reads_what_is_left_out(dialect: str, limits: dict[str, Any])
         assert told == admit(REGISTRY, other)
         assert isinstance(told, AdmittedPod)
         assert told.request.uid == other.metadata.uid
-    assert admissions.kept[0] == 1
+    assert admissions.size[0] == 1
 
 
 def asks(gib: int = 3, **metadata: Any) -> Pod:
@@ -79,7 +79,7 @@ def test_what_differs_is_looked_at() -> None:
     ]
     for pod in pods * 2:
         assert admissions.admit(pod) == admit(REGISTRY, pod)
-    assert admissions.kept[0] == len(pods)
+    assert admissions.size[0] == len(pods)
 
 
 def test_what_would_defeat_isolation_is_looked_for_each_time() -> None:
@@ -101,7 +101,7 @@ def test_refusals_and_stripped_keys_are_each_pods_own() -> None:
     assert isinstance(told, AdmittedPod)
     assert "tessera.dev/grant" in told.warnings[0]
     assert isinstance(admissions.admit(asks(-1)), Rejected)
-    assert admissions.kept == (0, 0)
+    assert admissions.size == (0, 0)
 
 
 def test_what_is_remembered_is_bounded() -> None:
@@ -109,7 +109,7 @@ def test_what_is_remembered_is_bounded() -> None:
     size = MOST_SHAPE // 2
     for i in range(MOST_SHAPES // size + 50):
         admissions.admit(asks(labels={"n": f"{i:0{size}}"}))
-    count, kept = admissions.kept
+    count, kept = admissions.size
     assert MOST_SHAPES - MOST_SHAPE <= kept <= MOST_SHAPES
     assert count <= MOST_SHAPES // size
 
@@ -124,7 +124,7 @@ def test_large_pods_are_not_kept() -> None:
         assert isinstance(admissions.admit(a_pod(container)), AdmittedPod)
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert admissions.kept == (0, 0)
+    assert admissions.size == (0, 0)
     assert after - before < 1 << 18
 
 
@@ -139,5 +139,5 @@ def test_many_small_different_pods_take_bounded_memory() -> None:
         assert isinstance(told, AdmittedPod)
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert 50 < admissions.kept[0] < 2 * MOST_SHAPES // 5_000
+    assert 50 < admissions.size[0] < 2 * MOST_SHAPES // 5_000
     assert after < 40 * MOST_SHAPES

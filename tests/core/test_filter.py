@@ -234,7 +234,7 @@ def test_decisions_are_remembered_by_their_bytes() -> None:
         decisions.keep(
             Decision(uid=f"p{n}", verdict=Verdict.REJECTED, at=0, over=over, request=request), fleet
         )
-    count, size = decisions.kept
+    count, size = decisions.size
     assert 300 < count < MOST_RECORDS // 100_000
     assert size <= MOST_RECORDS
     last = decisions.get("p1999")

@@ -224,7 +224,7 @@ def test_resources_are_what_bound_pods_left(pod: Pod, told: str) -> None:
 
 
 def test_resources_of_the_dialects_are_not_counted_here() -> None:
-    fit = KubeSchedulerFilters([a_node("a")], ours=frozenset({"vendor.com/gpu"}))
+    fit = KubeSchedulerFilters([a_node("a")], managed=frozenset({"vendor.com/gpu"}))
     assert fit.refusals(asking(**{"vendor.com/gpu": 99})) == {}
 
 

@@ -53,7 +53,7 @@ def books(*grants: Grant) -> Ledger:
 
 
 def held(ledger: Ledger) -> tuple[int, float]:
-    charge = ledger.held("n")["c0"]
+    charge = ledger.charges_on("n")["c0"]
     return charge.memory_bytes // MIB, charge.cores_percent
 
 
@@ -194,7 +194,7 @@ def test_no_order_of_resizes_exceeds_the_card(plays: list[tuple[str, int, bool |
         assert ledger.fleet.overgranted() == 0
     for uid in grants:
         ledger.ended(uid)
-    assert not ledger.held("n")
+    assert not ledger.charges_on("n")
 
 
 @pytest.mark.parametrize("vendor", VENDORS.values(), ids=lambda vendor: vendor.name)

@@ -100,7 +100,7 @@ def test_what_a_dialect_placed_counts_when_it_is_switched_off() -> None:
         annotations={"acme.com/given": "c0=A0"},
     )  # fmt: skip
     books = Planner(off, Cluster(nodes=[NODE], bound=[holder]))
-    assert list(books.ledger.held("n1")) == ["A0"]
+    assert list(books.ledger.charges_on("n1")) == ["A0"]
     outcome = books.plan(a_pod(a_container({"acme.com/gib": 1})), NOW_NS)
     assert outcome.verdict is Verdict.IGNORED
     assert outcome.message == "asks for accelerators in dialect acme, which is switched off"

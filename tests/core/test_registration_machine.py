@@ -6,15 +6,15 @@ from tessera_core.machines.registration import (
     LEGAL,
     Accepted,
     Event,
-    IllegalTransition,
     RegistrationPhase,
     SocketAppeared,
     SocketVanished,
-    StopAsked,
+    StopRequested,
     advance,
 )
+from tessera_core.machines.state_machine import IllegalTransition
 
-EVENTS: list[Event] = [SocketAppeared(), Accepted(), SocketVanished(), StopAsked()]
+EVENTS: list[Event] = [SocketAppeared(), Accepted(), SocketVanished(), StopRequested()]
 
 
 def test_every_phase_can_be_reached_and_left() -> None:
@@ -39,7 +39,7 @@ def test_nobody_serves_without_having_registered_at_this_socket(events: list[Eve
 @given(st.lists(st.sampled_from(EVENTS)))
 def test_who_is_to_stop_never_serves_again(events: list[Event]) -> None:
     phase = RegistrationPhase.SERVING
-    for event in [StopAsked(), *events]:
+    for event in [StopRequested(), *events]:
         try:
             phase = advance(phase, event)
         except IllegalTransition:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tessera_demo import resize_act
-from tessera_demo.lending_samples import CounterPair, Shares, Turn, judged, turns
+from tessera_demo.lending_samples import CounterPair, Shares, Turn, lending_promises, turns
 
 SHARES = Shares(owner=50, borrower=30)
 STEP_S = 0.02
@@ -39,7 +39,7 @@ def lent(at_s: float, late_s: float = 0.4) -> float:
 def test_both_directions_are_found_and_kept() -> None:
     seen = turns(samples(9.5, by_turns, lent))
     assert [turn.wakes for turn in seen] == [True, False]
-    promises = judged(seen, SHARES, slack=10)
+    promises = lending_promises(seen, SHARES, slack=10)
     assert all(promise.kept for promise in promises)
     assert "neighbour 95 % before, 50 % after" in promises[1].text
 
@@ -54,7 +54,7 @@ def test_both_directions_are_found_and_kept() -> None:
     ids=["never lent", "never given back", "too late"],
 )
 def test_what_was_not_so_is_told(borrower: Callable[[float], float], kept: list[bool]) -> None:
-    promises = judged(turns(samples(9.5, by_turns, borrower)), SHARES, slack=10)
+    promises = lending_promises(turns(samples(9.5, by_turns, borrower)), SHARES, slack=10)
     assert [promise.kept for promise in promises] == kept
     assert all(promise.but for promise in promises if not promise.kept)
 
@@ -64,13 +64,13 @@ def test_one_good_turn_is_enough() -> None:
         Turn(wakes=True, before=95, borrower=95, owner=10),
         Turn(wakes=True, before=95, borrower=48, owner=50),
     )
-    assert [p.kept for p in judged([bad, good], SHARES, slack=10)] == [False, True]
+    assert [p.kept for p in lending_promises([bad, good], SHARES, slack=10)] == [False, True]
 
 
 @pytest.mark.parametrize("seconds", [0.02, 2.0, 4.5])
 def test_what_was_not_seen_whole_is_no_turn(seconds: float) -> None:
     assert turns(samples(seconds, by_turns, lent)) == []
-    assert not any(p.kept for p in judged((), SHARES, slack=10))
+    assert not any(p.kept for p in lending_promises((), SHARES, slack=10))
 
 
 def said(*answers: tuple[int, int]) -> list[dict[str, int]]:
@@ -91,4 +91,4 @@ def test_a_live_resize_is_what_the_driver_answered(
     answers: list[tuple[int, int]],
     kept: bool,  # noqa: FBT001  (a parameter of the table)
 ) -> None:
-    assert resize_act.judged(said(*answers), (3000, 5000, 3500)).kept is kept
+    assert resize_act.resize_promise(said(*answers), (3000, 5000, 3500)).kept is kept

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tessera_demo import promises
 from tessera_demo.observations import Observations
 from tessera_demo.promises import Evidence, Promise
-from tessera_demo.report import asked
+from tessera_demo.report import requested_amounts
 from tessera_demo.scenario import Scenario, name_of
 from tessera_demo.trace_tree import tree
 from tessera_embedded.collector import Collected
@@ -161,5 +161,6 @@ def test_what_a_user_reads_is_the_refusal_and_not_the_request() -> None:
 def test_what_was_asked_is_shown_in_its_own_words() -> None:
     container = {"resources": {"limits": {"cpu": 1, "a.dev/gpu": 1, "a.dev/mem": "3000"}}}
     assert (
-        asked({"spec": {"containers": [container, container]}}) == "a.dev/gpu: 1, a.dev/mem: 3000"
+        requested_amounts({"spec": {"containers": [container, container]}})
+        == "a.dev/gpu: 1, a.dev/mem: 3000"
     )

@@ -9,7 +9,7 @@ from asyncio.subprocess import PIPE, Process
 
 from aiohttp import web
 
-from tessera_embedded.ports import held_ports
+from tessera_embedded.ports import reserved_ports
 from tests.deploy.manifests import ROOT
 
 PROGRAM = ROOT / "deploy/images/until-ready"
@@ -39,7 +39,7 @@ async def test_it_waits_says_why_and_ends_when_its_neighbour_leads() -> None:
     app.add_routes([web.get("/readyz", readyz)])
     runner = web.AppRunner(app)
     await runner.setup()
-    with held_ports(1) as (port,):
+    with reserved_ports(1) as (port,):
         process = await waiting(port)
         try:
             assert "refused" in await said(process)
@@ -58,7 +58,7 @@ async def test_it_waits_says_why_and_ends_when_its_neighbour_leads() -> None:
 
 
 async def test_it_ends_when_its_pod_does() -> None:
-    with held_ports(1) as (port,):
+    with reserved_ports(1) as (port,):
         process = await waiting(port)
         await said(process)
         process.send_signal(signal.SIGTERM)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tessera_embedded.ports import held_ports
+from tessera_embedded.ports import reserved_ports
 from tests.contract.client import Json
 from tests.contract.objects import a_pod
 from tests.contract.real import Program, programs
@@ -22,7 +22,7 @@ PATIENCE_S = 60.0
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    with held_ports(1) as (port,):
+    with reserved_ports(1) as (port,):
         yield port
 
 

@@ -19,7 +19,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_embedded.nats_server import find_binary
-from tessera_embedded.ports import held_ports
+from tessera_embedded.ports import reserved_ports
 from tessera_runtime.bus.api import Message
 from tessera_runtime.bus.client import NatsBus, open_bus
 from tessera_runtime.bus.micro_service import MicroService, open_micro, request
@@ -126,7 +126,7 @@ async def next_of(messages: object) -> Message:
 @asynccontextmanager
 async def a_server(folder: Path) -> AsyncGenerator[Server]:
     """The server of the overlay `dev`."""
-    with held_ports(1) as (port,):
+    with reserved_ports(1) as (port,):
         server = Server(folder, files_of("dev"), port)
         async with server.running():
             yield server

@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 
 from tessera_embedded.nats_server import find_binary
-from tessera_embedded.ports import held_ports
+from tessera_embedded.ports import reserved_ports
 from tests.deploy.manifests import Container, combined, containers, environment, named
 
 CLUSTER = "tessera-nats-cluster"
@@ -79,7 +79,7 @@ async def test_they_find_each_other(tmp_path: Path) -> None:
     _, env, files = three(tmp_path / "ha")
     names = [f"{CLUSTER}-{i}" for i in range(3)]
     password = f"p{secrets.token_hex(8)}"
-    with held_ports(9) as ports:
+    with reserved_ports(9) as ports:
         reported = env["ROUTES"].replace("$(CLUSTER_PASSWORD)", password)
         for name, port in zip(names, ports[6:], strict=True):
             assert f"{name}.tessera-nats-members:6222" in reported

@@ -6,11 +6,11 @@ import socket
 
 import pytest
 
-from tessera_embedded.ports import held_ports
+from tessera_embedded.ports import reserved_ports
 
 
 def test_who_was_promised_a_port_can_listen_there_again_and_again() -> None:
-    with held_ports(2) as (port, other):
+    with reserved_ports(2) as (port, other):
         assert port != other
         for _ in range(2):
             with (
@@ -21,12 +21,12 @@ def test_who_was_promised_a_port_can_listen_there_again_and_again() -> None:
 
 
 def test_until_somebody_listens_there_nobody_answers() -> None:
-    with held_ports(1) as (port,), pytest.raises(ConnectionRefusedError):
+    with reserved_ports(1) as (port,), pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
 
 
 def test_who_asks_for_any_port_does_not_get_one_that_is_held() -> None:
-    with held_ports(1) as (port,):
+    with reserved_ports(1) as (port,):
         for _ in range(200):
             with socket.create_server(("127.0.0.1", 0)) as another:
                 assert another.getsockname()[1] != port

@@ -149,7 +149,7 @@ def lives(world: type[World], pods: list[Json]) -> None:
         tested.ledger.resolve_binding(entry.grant.uid, bound=True)
         tested.ledger.observe(ObservedPod(uid=entry.grant.uid, grant=entry.grant, ended=True), 99.0)
     for name in NODES:
-        assert not tested.ledger.held(name), "left in the books"
+        assert not tested.ledger.charges_on(name), "left in the books"
 
 
 def _created(pod: Json) -> Json | None:

@@ -175,7 +175,7 @@ async def _ledger_is_true(world: Simulation, scheduler: Scheduler) -> None:
         assert held == {
             (name, card): charge
             for name in world.nodes
-            for card, charge in scheduler.ledger.held(name).items()
+            for card, charge in scheduler.ledger.charges_on(name).items()
         }
     found = await scheduler.audit.with_api()
     assert not found.ledger_only, found
@@ -255,7 +255,7 @@ def _contents(scheduler: Scheduler, *, bus: bool) -> dict[str, Any]:
     return {
         "pages": pages,
         "nodes": {n: ledger.fleet.facts[row] for n, row in sorted(ledger.fleet.rows.items())},
-        "held": {n: dict(ledger.held(n)) for n in sorted(ledger.fleet.rows)},
+        "held": {n: dict(ledger.charges_on(n)) for n in sorted(ledger.fleet.rows)},
     }
 
 

@@ -89,9 +89,9 @@ class Truth:
         self._sent: dict[str, list[_Sent]] = {}
         self._verifier = Verifier({})
         self._on_pods = store.watch(paths.PODS)
-        self._on_pods.on_news = self._read_pods
+        self._on_pods.on_change = self._read_pods
         self._on_leases = store.watch(LEASE)
-        self._on_leases.on_news = self._read_leases
+        self._on_leases.on_change = self._read_leases
         self.on_bound: Callable[[Bound], None] = lambda _bound: None
 
     # -- what happens

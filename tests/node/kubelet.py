@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tessera_embedded.ports import held_ports
+from tessera_embedded.ports import reserved_ports
 from tests.cluster.cluster import RealCluster
 from tests.contract.client import Json
 from tests.node.agents import NODE, Agent, an_agent
@@ -119,7 +119,7 @@ async def real_node(
     """A node until the block ends, ready and with its cards published. `agent_env` are settings of
     its agent."""
     island = runtime.island
-    with held_ports(1) as (port,):
+    with reserved_ports(1) as (port,):
         config = _config(island.folder, island.cgroup, port)
         kubelet = await island.start(
             "kubelet", runtime.programs / "kubelet", f"--config={config}",

@@ -47,7 +47,7 @@ def test_pods_that_share_their_containers_count_as_those_that_do_not() -> None:
     for pod in come:
         sharing.add(pod, 0)
         apart.add(replace(pod, containers=tuple(map(replace, pod.containers))), 0)
-    assert sharing.wishes == apart.wishes
+    assert sharing.demands == apart.demands
     assert sharing.host == apart.host
     assert sum(sharing.shapes.values()) == 8
 

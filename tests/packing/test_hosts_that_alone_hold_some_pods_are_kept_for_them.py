@@ -76,7 +76,7 @@ def test_where_hosts_are_alike_none_is_kept(total: Host) -> None:
     """Either none of them, or all of them, can hold what the past asked for."""
     fleet, book = a_cluster(a=total, b=total)
     state = learned(fleet, book, PAST)
-    assert len(state.outlook.confined.excess) == 0
+    assert len(state.forecast.confined.excess) == 0
     assert len(set(steps(fleet, book, state, MODEST).values())) == 1
 
 
@@ -92,7 +92,7 @@ def test_a_host_with_too_few_cards_is_not_kept_for_pods_of_many() -> None:
     book.node("few", LARGE)
     state = learned(fleet, book, PAST)
     nodes = state.rows(None).nodes
-    each = state.outlook.confined.per_card(nodes)
+    each = state.forecast.confined.per_card(nodes)
     assert each[fleet.rows["large"]].min() > 0
     assert each[fleet.rows["few"]].max() == 0
 
@@ -100,7 +100,7 @@ def test_a_host_with_too_few_cards_is_not_kept_for_pods_of_many() -> None:
 def test_the_shapes_looked_at_are_bounded() -> None:
     fleet, book = a_cluster(a=SMALL, large=LARGE)
     past = {DemandedShape(EIGHT, 97000 + 100 * n, GIB): 1 for n in range(SHAPES + 9)}
-    assert len(learned(fleet, book, past).outlook.confined.excess) == SHAPES
+    assert len(learned(fleet, book, past).forecast.confined.excess) == SHAPES
 
 
 hosts = st.sampled_from([SMALL, LARGE, None])

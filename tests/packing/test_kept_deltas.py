@@ -101,7 +101,11 @@ def test_a_loss_is_the_growth_of_the_potential(spec: list[Node], request: Reques
         return
     row = fleet.rows[answer[0]]
     only = np.array([row])
-    rows, ask, outlook = state.rows(only), state.ask(fleet, DemandedShape(request)), state.outlook
+    rows, ask, outlook = (
+        state.rows(only),
+        state.demand_shape(fleet, DemandedShape(request)),
+        state.forecast,
+    )
     found = losses(rows, ask, outlook)
     before = potential(rows, outlook)
     by_id = {c.id: i for i, c in enumerate(fleet.facts[row])}

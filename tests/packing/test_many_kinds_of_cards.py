@@ -121,7 +121,7 @@ def test_one_vendors_past_says_nothing_about_anothers_cards() -> None:
     fleet = fleet_of(a=cards(2), b=cards(2, vendor="other"))
     state = learned(fleet, PAST)
     ours, default = (
-        state.outlook.tables[state.rows(None).kind[fleet.rows[name]][0]] for name in "ab"
+        state.forecast.tables[state.rows(None).kind[fleet.rows[name]][0]] for name in "ab"
     )
     assert len(ours.value) > len(default.value) == 9
     assert best(fleet, replace(a_share(30), vendor="other"), state) == "b"
@@ -130,12 +130,12 @@ def test_one_vendors_past_says_nothing_about_anothers_cards() -> None:
 def test_a_kind_that_came_after_learning_has_the_defaults_values() -> None:
     fleet = fleet_of(a=cards(2))
     state = learned(fleet, PAST)
-    before = state.outlook.tables[1].value
+    before = state.forecast.tables[1].value
     fleet.put("new", cards(2, memory_bytes=64 * GIB))
     columns = ordering.keys(fleet, a_share(30), state)
     assert columns[0][fleet.rows["new"]] < np.inf
-    assert np.array_equal(state.outlook.tables[1].value, before)
-    assert len(state.outlook.tables[2].value) == 9
+    assert np.array_equal(state.forecast.tables[1].value, before)
+    assert len(state.forecast.tables[2].value) == 9
 
 
 def test_where_hosts_are_known_cards_are_not_stranded_without_processor() -> None:
@@ -185,7 +185,7 @@ def test_kinds_without_end_are_not_kept_and_their_cards_are_given_last() -> None
     for turn in range(MOST_KINDS + 50):
         fleet.put("evil", cards(1, memory_bytes=(turn + 20_000) << 20))
         state.follow(fleet)
-    assert len(state.outlook.kinds) == MOST_KINDS + 1
+    assert len(state.forecast.kinds) == MOST_KINDS + 1
     assert best(fleet, a_share(30), state) == "good"
     use(fleet, "good", 0, 100)
     use(fleet, "good", 1, 100)

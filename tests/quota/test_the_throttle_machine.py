@@ -2,12 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tessera_core.machines.state_machine import IllegalTransition
 from tessera_core.machines.throttle import (
     LEGAL,
     Event,
     Exceeded,
     GraceExpired,
-    IllegalTransition,
     ReturnedBelow,
     ThrottlePhase,
     advance,

@@ -167,7 +167,7 @@ async def test_without_a_rebalancer_answers_are_what_they_were() -> None:
             for n, mib in enumerate((100, 9000, 9000, 16000, 4000, 16000, 16000, 16000)):
                 world.pod(f"p{n}", mib)
                 node = await world.place(scheduler, f"p{n}")
-                found.append((node, sorted(scheduler.ledger.held(node)) if node else []))
+                found.append((node, sorted(scheduler.ledger.charges_on(node)) if node else []))
             answers.append(found)
     assert answers[0] == answers[1]
 

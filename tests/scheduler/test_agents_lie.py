@@ -82,7 +82,7 @@ async def test_a_vendor_without_a_key_on_the_node_fills_no_card(vendor: str) -> 
     async with leading(cluster) as scheduler:
         for node in cluster.nodes:
             await report(cluster, "n1", a_state(node, left(node), vendor=vendor), signs=False)
-        assert not scheduler.ledger.held("n0")
+        assert not scheduler.ledger.charges_on("n0")
         assert await cluster.place(scheduler, "a") in cluster.nodes
         [(reason, count)] = doubted(scheduler).items()
         assert (reason, count) == ("vendor" if vendor == "bogus" else "node", 2)
@@ -119,8 +119,8 @@ async def test_shares_that_cannot_be_hold_nothing(occupied: Occupied) -> None:
     cluster = a_cluster()
     async with leading(cluster) as scheduler:
         await report(cluster, "n0", a_state("n0", occupied))
-        assert not scheduler.ledger.held("n0")
-        assert not scheduler.ledger.held("n1")
+        assert not scheduler.ledger.charges_on("n0")
+        assert not scheduler.ledger.charges_on("n1")
         assert len(doubted(scheduler)) == 1
 
 
@@ -130,7 +130,7 @@ async def test_what_is_occupied_is_no_more_than_the_cards_have() -> None:
         many = [left("n0", 1000, uid=f"u{i}", cores=30, count=3) for i in range(100)]
         await report(cluster, "n0", a_state("n0", *many))
         card = cards_on("n0")[0]
-        held = scheduler.ledger.held("n0")[card.id]
+        held = scheduler.ledger.charges_on("n0")[card.id]
         assert held.memory_bytes <= card.memory_bytes
         assert held.cores_percent <= card.cores_percent
         assert held.slots <= card.slots
@@ -145,7 +145,7 @@ async def test_reports_do_not_add_up_to_more_than_the_cards_have() -> None:
             before = [left("n0", 0, uid=f"u{i}") for i in range(number)]
             await report(cluster, "n0", a_state("n0", *before, left("n0", uid=f"u{number}")))
         card = cards_on("n0")[0]
-        held = scheduler.ledger.held("n0")[card.id]
+        held = scheduler.ledger.charges_on("n0")[card.id]
         assert (held.memory_bytes, held.slots) == (card.memory_bytes, 5)
 
 
@@ -156,7 +156,7 @@ async def test_what_is_occupied_counts_in_no_namespaces_quota() -> None:
     cluster.pod("a", 4000)
     async with leading(cluster) as scheduler:
         await report(cluster, "n1", a_state("n1", left("n1", 15000)))
-        assert scheduler.ledger.held("n1")
+        assert scheduler.ledger.charges_on("n1")
         assert await cluster.place(scheduler, "a") in cluster.nodes
 
 
@@ -208,7 +208,7 @@ async def test_bytes_that_are_no_report_end_nothing(data: bytes) -> None:
             await asyncio.sleep(0.1)
         assert doubted(scheduler) == {"unreadable": 3}
         await report(cluster, "n0", a_state("n0", left("n0")))
-        assert scheduler.ledger.held("n0")
+        assert scheduler.ledger.charges_on("n0")
         assert counted(scheduler, 'undecodable_objects_total{kind="device news"}') == 3
 
 
@@ -231,10 +231,10 @@ async def test_a_node_that_is_gone_is_forgotten_with_what_was_said_of_it() -> No
     cluster = a_cluster()
     async with leading(cluster) as scheduler:
         await report(cluster, "n1", a_state("n1", left("n1")))
-        assert scheduler.ledger.held("n1")
+        assert scheduler.ledger.charges_on("n1")
         cluster.call("DELETE", "/api/v1/nodes/n1")
         await asyncio.sleep(0.1)
-        assert not scheduler.ledger.held("n1")
+        assert not scheduler.ledger.charges_on("n1")
         await report(cluster, "n1", a_state("n1", left("n1")))
-        assert not scheduler.ledger.held("n1")
+        assert not scheduler.ledger.charges_on("n1")
         assert doubted(scheduler) == {"node": 1}

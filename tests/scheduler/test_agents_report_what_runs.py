@@ -174,7 +174,7 @@ async def test_cards_of_a_pod_deleted_by_force_are_free_when_its_container_has_e
         cluster.delete("a")
         await until(lambda: phase(scheduler, uid) is None, 5)
         cluster.pod("b", 12000)
-        await until(lambda: scheduler.ledger.held("n0"), 5)
+        await until(lambda: scheduler.ledger.charges_on("n0"), 5)
         for _ in range(20):
             await asyncio.sleep(60)
             assert not cluster.filter(scheduler, "b").node_names

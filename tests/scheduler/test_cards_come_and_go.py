@@ -111,6 +111,6 @@ async def test_containers_that_outlive_their_pod_keep_its_cards() -> None:
         assert not cluster.filter(scheduler, "b").node_names
         await scheduler.watches.refresh_pods()
         await report(cluster, "n0", cards_on("n0"), [left])
-        assert scheduler.ledger.held("n0")["GPU-n0-0"].slots == 1
+        assert scheduler.ledger.charges_on("n0")["GPU-n0-0"].slots == 1
         await report(cluster, "n0", cards_on("n0"))
         assert await cluster.place(scheduler, "b") == "n0"

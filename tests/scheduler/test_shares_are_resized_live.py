@@ -59,7 +59,7 @@ def answered(cluster: FakeCluster, name: str) -> bool:
 
 def used(scheduler: Scheduler) -> int:
     """MiB of the card that the ledger has."""
-    charge = scheduler.ledger.held("n0").get(CARD)
+    charge = scheduler.ledger.charges_on("n0").get(CARD)
     return charge.memory_bytes // MIB if charge else 0
 
 

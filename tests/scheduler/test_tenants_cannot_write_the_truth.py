@@ -50,7 +50,7 @@ async def test_a_forged_grant_counts_nothing_and_is_reported(what: str) -> None:
         cluster.note(cluster.path("a"), {GRANT_KEY: text})
         cluster.bind_elsewhere("a", "n0")
         await until(lambda: alerts(cluster, "ForgedGrant"), 5)
-        assert scheduler.ledger.held("n0") == {}
+        assert scheduler.ledger.charges_on("n0") == {}
         assert counted(scheduler, 'alarms_total{wrong="ForgedGrant"}') >= 1
         cluster.pod("b", 16000)
         assert await cluster.place(scheduler, "b") == "n0"
@@ -67,7 +67,7 @@ async def test_a_grant_that_was_copied_from_another_pod_counts_nothing() -> None
         cluster.bind_elsewhere("thief", "n0")
         await until(lambda: alerts(cluster, "ForgedGrant"), 5)
         assert phase(scheduler, uid) is None
-        assert scheduler.ledger.held("n0")["GPU-n0-0"].slots == 1
+        assert scheduler.ledger.charges_on("n0")["GPU-n0-0"].slots == 1
 
 
 async def test_a_grant_that_was_removed_counts_and_is_restored_and_reported() -> None:
@@ -79,7 +79,7 @@ async def test_a_grant_that_was_removed_counts_and_is_restored_and_reported() ->
         await asyncio.sleep(1)
         cluster.note(cluster.path("a"), {GRANT_KEY: None})
         await asyncio.sleep(0.1)
-        assert scheduler.ledger.held("n0")["GPU-n0-0"].memory_bytes == 9000 * MIB
+        assert scheduler.ledger.charges_on("n0")["GPU-n0-0"].memory_bytes == 9000 * MIB
         await until(lambda: GRANT_KEY in cluster.read("a").metadata.annotations, 5)
         assert cluster.granted("a", scheduler.keys.verifier) == grant
         assert phase(scheduler, uid) is AllocationPhase.BOUND
@@ -103,7 +103,7 @@ async def test_a_grant_that_was_changed_counts_and_is_restored_and_reported(what
         await asyncio.sleep(1)
         cluster.note(cluster.path("a"), {GRANT_KEY: text})
         await asyncio.sleep(0.01)
-        assert scheduler.ledger.held("n0")["GPU-n0-0"].memory_bytes == 9000 * MIB
+        assert scheduler.ledger.charges_on("n0")["GPU-n0-0"].memory_bytes == 9000 * MIB
         await until(lambda: cluster.read("a").metadata.annotations[GRANT_KEY] != text, 5)
         assert cluster.granted("a", scheduler.keys.verifier) == grant
         assert the_entry(scheduler, uid).grant.shares == grant.shares
@@ -144,7 +144,7 @@ async def test_a_pod_that_bypassed_the_scheduler_holds_nothing_and_is_reported()
     async with leading(cluster) as scheduler:
         cluster.bind_elsewhere("a", "n0")
         await until(lambda: alerts(cluster, "CardsWithoutGrant"), 5)
-        assert scheduler.ledger.held("n0") == {}
+        assert scheduler.ledger.charges_on("n0") == {}
 
 
 async def test_what_other_systems_wrote_counts_only_during_a_migration() -> None:
@@ -157,17 +157,17 @@ async def test_what_other_systems_wrote_counts_only_during_a_migration() -> None
         cluster.pod("a", 9000, annotations=written)
         cluster.bind_elsewhere("a", "n0")
         async with leading(cluster, config=settings(migration=migration)) as scheduler:
-            held = scheduler.ledger.held("n0")
+            held = scheduler.ledger.charges_on("n0")
             assert bool(held) is migration
             if migration:
                 assert held["GPU-n0-0"].memory_bytes == 9000 * MIB
                 await asyncio.sleep(1)
                 cluster.note(cluster.path("a"), {"hami.io/vgpu-devices-allocated": None})
                 await asyncio.sleep(1)
-                assert scheduler.ledger.held("n0") == held
+                assert scheduler.ledger.charges_on("n0") == held
                 cluster.delete("a")
                 await asyncio.sleep(0.1)
-                assert scheduler.ledger.held("n0") == {}
+                assert scheduler.ledger.charges_on("n0") == {}
 
 
 async def test_during_a_migration_a_pod_without_any_record_is_counted_by_its_requests() -> None:
@@ -175,4 +175,4 @@ async def test_during_a_migration_a_pod_without_any_record_is_counted_by_its_req
     cluster.pod("a", 9000)
     cluster.bind_elsewhere("a", "n0")
     async with leading(cluster, config=settings(migration=True)) as scheduler:
-        assert scheduler.ledger.held("n0")["GPU-n0-0"].memory_bytes == 9000 * MIB
+        assert scheduler.ledger.charges_on("n0")["GPU-n0-0"].memory_bytes == 9000 * MIB

@@ -49,7 +49,7 @@ async def test_a_pod_that_somebody_else_has_bound_gives_its_cards_back() -> None
         cluster.bind_elsewhere("a", "n1")
         assert await cluster.bind(scheduler, "a", "n0") == "the pod is bound by somebody else"
         assert phase(scheduler, uid) is None
-        assert scheduler.ledger.held("n0") == {}
+        assert scheduler.ledger.charges_on("n0") == {}
 
 
 async def test_a_reservation_of_a_pod_that_somebody_else_bound_is_dropped() -> None:
@@ -142,7 +142,7 @@ async def test_a_pod_that_somebody_else_bound_to_the_very_node_gets_no_grant() -
         cluster.bind_elsewhere("a", "n0")
         await asyncio.sleep(0.1)
         assert phase(scheduler, uid) is None
-        assert scheduler.ledger.held("n0") == {}
+        assert scheduler.ledger.charges_on("n0") == {}
 
 
 def test_the_uid_is_always_a_precondition_and_the_version_where_the_pod_was_read() -> None:

@@ -27,9 +27,9 @@ async def test_running_pods_are_counted_before_the_first_answer() -> None:
     async with leading(cluster) as scheduler:
         await cluster.place(scheduler, "a")
         await cluster.place(scheduler, "b")
-        before = dict(scheduler.ledger.held("n0"))
+        before = dict(scheduler.ledger.charges_on("n0"))
     async with leading(cluster) as scheduler:
-        assert dict(scheduler.ledger.held("n0")) == before == cluster.truth_on("n0")
+        assert dict(scheduler.ledger.charges_on("n0")) == before == cluster.truth_on("n0")
         cluster.pod("c", 7000)
         assert not cluster.filter(scheduler, "c").node_names
 
@@ -47,7 +47,7 @@ async def test_what_changed_during_a_gap_is_found_by_the_next_list() -> None:
         await until(lambda: counted(scheduler, 'relists_total{kind="pods"}') >= 3, 60)
         assert phase(scheduler, uids["a"]) is None
         assert phase(scheduler, uids["b"]) is AllocationPhase.BOUND
-        assert dict(scheduler.ledger.held("n0")) == cluster.truth_on("n0")
+        assert dict(scheduler.ledger.charges_on("n0")) == cluster.truth_on("n0")
         await until(lambda: cluster.bus.said(f"tessera.v1.*.allocation.*.{uids['a']}.released"), 5)
 
 
@@ -74,7 +74,7 @@ async def test_events_that_come_twice_and_late_change_nothing() -> None:
             await asyncio.sleep(0.3)
             cluster.delete(f"p{n}")
             await asyncio.sleep(0.3)
-            await until(lambda: scheduler.ledger.held("n0") == {}, 5)
+            await until(lambda: scheduler.ledger.charges_on("n0") == {}, 5)
 
 
 async def test_a_pod_of_another_form_closes_its_node_and_is_not_taken_for_gone() -> None:
@@ -130,4 +130,4 @@ async def test_pods_are_read_after_the_nodes_however_long_those_take() -> None:
     cluster.bind_elsewhere("a", "n0")
     cluster.fault("GET", "/api/v1/nodes", Delay(4))
     async with leading(cluster, config=settings(migration=True)) as scheduler:
-        assert scheduler.ledger.held("n0")["GPU-n0-0"].memory_bytes == 9000 * MIB
+        assert scheduler.ledger.charges_on("n0")["GPU-n0-0"].memory_bytes == 9000 * MIB

@@ -101,7 +101,7 @@ async def test_the_late_one_and_the_repeated_one_are_one_binding() -> None:
         assert cluster.granted("a", scheduler.keys.verifier) == grant
         assert phase(scheduler, uid) is AllocationPhase.BOUND
         assert cluster.truth()["n0", "GPU-n0-0"].slots == 1
-        assert scheduler.ledger.held("n0")["GPU-n0-0"].slots == 1
+        assert scheduler.ledger.charges_on("n0")["GPU-n0-0"].slots == 1
 
 
 async def test_the_late_one_comes_first_and_the_repeated_one_finds_it() -> None:
@@ -152,7 +152,7 @@ async def test_the_pod_goes_meanwhile() -> None:
         cluster.kube.event_delay_s = 1000
         cluster.delete("a")
         await until(lambda: phase(scheduler, uid) is None, 5)
-        assert scheduler.ledger.held("n0") == {}
+        assert scheduler.ledger.charges_on("n0") == {}
 
 
 async def test_somebody_else_binds_the_pod_meanwhile() -> None:
@@ -207,7 +207,7 @@ async def test_it_was_written_and_its_grant_taken_away_before_anybody_saw(events
             while not cluster.read("a").spec.node_name:
                 await asyncio.sleep(0.0001)
             cluster.note(cluster.path("a"), {GRANT_KEY: None})
-        assert scheduler.ledger.held("n0")["GPU-n0-0"].slots == 1
+        assert scheduler.ledger.charges_on("n0")["GPU-n0-0"].slots == 1
         await until(lambda: GRANT_KEY in cluster.read("a").metadata.annotations, 30)
         cluster.granted("a", scheduler.keys.verifier)
         assert phase(scheduler, uid) is AllocationPhase.BOUND

@@ -10,7 +10,7 @@ import pytest
 from tessera_cli.explain import explanations
 from tessera_cli.kubeconfig import ClusterTarget
 from tessera_embedded.apiserver import open_apiserver
-from tessera_embedded.ports import held_ports
+from tessera_embedded.ports import reserved_ports
 from tessera_runtime.kube.api import Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
@@ -43,7 +43,7 @@ async def explained(target: ClusterTarget, name: str) -> PodExplanation:
 
 @pytest.mark.slow
 async def test_a_pod_is_explained_through_the_api_server(tmp_path: Path) -> None:
-    with held_ports(1) as [port]:
+    with reserved_ports(1) as [port]:
         async with (
             open_apiserver(tmp_path / "api", keep=False) as server,
             open_kube(KubeSettings(kubeconfig=str(server.kubeconfig))) as kube,

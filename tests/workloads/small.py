@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.workloads_pods import Job, Serves, Workload, Works, constant
-from benchmarks.workloads_world import Part, World
+from benchmarks.workloads_simulation import Part, Simulation
 from tessera_core.fleet.arrays import Floats
 from tessera_core.registry.registry import load
 
@@ -28,11 +28,11 @@ class Witness:
         self._own: Floats = np.zeros(0)
         self._lent: Floats = np.zeros(0)
 
-    def before(self, world: World, wants: Floats) -> None:
+    def before(self, world: Simulation, wants: Floats) -> None:
         self.wanted.append(wants)
         self._own, self._lent = world.seats.limits(), world.seats.lent.copy()
 
-    def after(self, world: World, wants: Floats, got: Floats) -> None:
+    def after(self, world: Simulation, wants: Floats, got: Floats) -> None:
         del wants
         self.got.append(got)
         # a seat that was left in this tick has no loan any more, and cannot have got one in it
@@ -61,8 +61,8 @@ def serves(percent: float) -> Serves:
 def a_world(
     jobs: Sequence[Job], parts: Sequence[Part] = (), *, nodes: int = 1, cards: int = 1,
     hours: float = 4,
-) -> World:  # fmt: skip
+) -> Simulation:  # fmt: skip
     workload = Workload(
         name="small", nodes=nodes, cards=cards, memory_mib=81920, hours=hours, jobs=tuple(jobs)
     )
-    return World(workload, REGISTRY, parts)
+    return Simulation(workload, REGISTRY, parts)

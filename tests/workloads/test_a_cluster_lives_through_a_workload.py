@@ -10,7 +10,7 @@ from benchmarks.workloads_lending import Lending
 from benchmarks.workloads_made import MADE, make
 from benchmarks.workloads_pods import Works
 from benchmarks.workloads_run import POLICIES, run
-from benchmarks.workloads_world import Unreadable, World
+from benchmarks.workloads_simulation import Simulation, Unreadable
 from tessera_core.fleet.arrays import Floats
 from tests.workloads.small import REGISTRY, Witness, a_job, a_world, hami, serves, trains
 
@@ -77,12 +77,12 @@ class Mover:
     def __init__(self, at_s: float) -> None:
         self.at_s = at_s
 
-    def before(self, world: World, wants: Floats) -> None:
+    def before(self, world: Simulation, wants: Floats) -> None:
         del wants
         if world.now == self.at_s:
             world.move(next(iter(world.running.values())))
 
-    def after(self, world: World, wants: Floats, got: Floats) -> None: ...
+    def after(self, world: Simulation, wants: Floats, got: Floats) -> None: ...
 
 
 def test_a_service_that_moves_is_late_until_it_runs_again() -> None:
@@ -111,7 +111,7 @@ def test_a_manifest_that_is_not_admitted_is_named() -> None:
 @pytest.mark.parametrize("name", MADE)
 def test_nobody_gets_more_than_there_is_or_than_limits_and_loans_allow(name: str) -> None:
     workload, witness = make(name, 7, nodes=2, hours=8), Witness()
-    counted = World(workload, REGISTRY, [witness, Lending()]).run()
+    counted = Simulation(workload, REGISTRY, [witness, Lending()]).run()
     got = np.array(witness.got)
     assert got.sum() > 0
     assert (got <= np.array(witness.wanted) + 1e-6).all()

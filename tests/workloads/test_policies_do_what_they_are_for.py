@@ -9,7 +9,7 @@ from benchmarks.workloads_hints import Hints
 from benchmarks.workloads_lending import Lending
 from benchmarks.workloads_moves import Moves
 from benchmarks.workloads_pods import Job
-from benchmarks.workloads_world import Part
+from benchmarks.workloads_simulation import Part
 from tessera_schema.annotation_keys import CHECKPOINT_KEY, REBALANCE_KEY
 from tessera_schema.plans import PlanKind
 from tests.workloads.small import a_job, a_world, hami, serves, trains

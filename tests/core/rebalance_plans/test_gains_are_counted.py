@@ -10,10 +10,10 @@ from tessera_core.machines.plan import (
     Approved,
     Broken,
     Finished,
-    IllegalTransition,
     Refuted,
     advance,
 )
+from tessera_core.machines.state_machine import IllegalTransition
 from tessera_core.rebalance.movable_pods import MoveRules
 from tessera_core.rebalance.plan_budget import BudgetRules, Former, spent
 from tessera_core.rebalance.plan_gains import GainRules, by_contention, by_placement, pause

@@ -100,7 +100,7 @@ class Cluster:
         bound = [*(one.pod for one in self.running.values()), *self.others]
         return ClusterView(
             now=NOW, ledger=self.ledger, nodes=self.nodes, running=self.running,
-            waiting=self.waiting, ours=REGISTRY.resources, rules=rules or PlanRules(),
+            waiting=self.waiting, managed_resources=REGISTRY.resources, rules=rules or PlanRules(),
             kubefit=KubeSchedulerFilters(tuple(self.nodes.values()), bound, REGISTRY.resources),
             bound=lambda node: (pod for pod in bound if pod.spec.node_name == node),
             hints=told, **more,

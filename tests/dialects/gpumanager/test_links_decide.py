@@ -58,7 +58,7 @@ def test_the_allocators_story_comes_out_the_same() -> None:  # E01
     del there["pod-5"]
     assert place("pod-7", (100, 1)) == {0: [4]}
     last = Planner(load(), Cluster(nodes=[node], bound=list(there.values())))
-    assert [c.cores_percent for _, c in sorted(last.ledger.held("n1").items())] == [100] * 6
+    assert [c.cores_percent for _, c in sorted(last.ledger.charges_on("n1").items())] == [100] * 6
 
 
 def cards_after(node: Node, asked: int, *taken: int) -> list[int]:

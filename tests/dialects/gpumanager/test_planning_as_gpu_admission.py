@@ -163,7 +163,7 @@ def test_a_number_that_the_node_does_not_have_is_told_and_the_pod_counted() -> N
     cluster = Cluster(nodes=[a_gpu_node("n1", 2, 8)], bound=[there])
     planner = Planner(load(), cluster)
     assert any("the node has no card 5" in warning for warning in planner.warnings)
-    assert sum(charge.cores_percent for charge in planner.ledger.held("n1").values()) == 60
+    assert sum(charge.cores_percent for charge in planner.ledger.charges_on("n1").values()) == 60
 
 
 def test_a_pod_that_asks_for_nothing_is_ignored() -> None:  # C15

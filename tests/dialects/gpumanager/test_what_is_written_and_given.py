@@ -7,19 +7,19 @@ from collections.abc import Mapping
 import pytest
 
 from tessera_core.dialect_kit.contract import Placed
-from tessera_core.dialects.gpumanager.devices import minor_of
 from tessera_core.dialects.gpumanager.inventory import advertised
 from tessera_core.dialects.gpumanager.names import PrefixNames
-from tessera_core.dialects.gpumanager.result_annotations import (
-    assigned,
-    predicate_time_ns,
-    predicated,
-)
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection, Mount
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import Role
 from tessera_testing.builders import a_card, a_container, a_pod
+from tests.dialects.gpumanager.node_agent import (
+    assigned,
+    minor_of,
+    predicate_time_ns,
+    predicated,
+)
 from tests.dialects.gpumanager.setting import (
     ASSIGNED,
     BLOCK,

@@ -10,13 +10,13 @@ import msgspec
 
 from tessera_core.dialect_kit.hami_format import DeviceListEntry, RegisteredCard, encode_lists
 from tessera_core.dialects import hami
-from tessera_core.dialects.hami.codec import encode_register
 from tessera_schema.kube import Container, Node, Pod, Quantity
 from tessera_schema.requests import Request
 from tessera_schema.verdicts import PlanOutcome
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.dialects import DialectUnderTest
 from tessera_testing.plan import plan
+from tests.dialects.hami.register import encode_register
 
 GPU = "nvidia.com/gpu"
 MEM = "nvidia.com/gpumem"

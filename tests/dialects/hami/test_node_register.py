@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tessera_core.dialect_kit.hami_format import RegisteredCard, encode_csv, read_csv
-from tessera_core.dialects.hami.codec import encode_register, read_register
+from tessera_core.dialects.hami.codec import read_register
 from tessera_core.inventory.merge import cards_of
 from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB, Inventory, Precision
 from tessera_testing.builders import a_node
+from tests.dialects.hami.register import encode_register
 from tests.dialects.hami.setting import CORDON, REGISTER, SCORE, a_gpu_node, made
 
 P4 = RegisteredCard(

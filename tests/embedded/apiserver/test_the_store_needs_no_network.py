@@ -39,7 +39,7 @@ def test_news_are_told_once_they_can_be_pulled() -> None:
     cluster = ASmallCluster()
     watch = cluster.watch(PODS)
     heard: list[list[tuple[str, str]]] = []
-    watch.on_news = lambda: heard.append(events(watch))
+    watch.on_change = lambda: heard.append(events(watch))
     cluster.pod("a")
     cluster.post(NODES, {"metadata": {"name": "n"}})
     cluster.delete(f"{PODS}/a")
@@ -80,7 +80,7 @@ def test_what_is_remembered_of_large_objects_is_bounded_in_bytes() -> None:
     first = cluster.post(path, {"metadata": {"name": "m"}, **large}).done["metadata"]
     for number in range(3 * HISTORY_BYTES >> 20):
         cluster.patch(f"{path}/m", {"metadata": {"labels": {"n": str(number)}}})
-    kept = cluster.store.objects.kept(("", "configmaps"))
+    kept = cluster.store.objects.kind_store(("", "configmaps"))
     bodies = sum(len(change.record.body) for change in kept.log)
     assert HISTORY_BYTES // 2 < bodies <= 2 * HISTORY_BYTES + (2 << 20)
     (told,) = cluster.watch(path, resourceVersion=first["resourceVersion"]).pull()
@@ -94,7 +94,7 @@ def test_a_closed_watch_leaves_nothing_behind() -> None:
     watches = [cluster.watch(PODS) for _ in range(10)]
     for watch in watches:
         watch.close()
-    assert cluster.store.objects.kept(("", "pods")).listeners == set()
+    assert cluster.store.objects.kind_store(("", "pods")).listeners == set()
 
 
 def test_an_event_is_encoded_once_for_all_its_watchers() -> None:

@@ -1,4 +1,4 @@
-"""Plans pods on a cluster as it stands: admission, placement, books and annotations in one.
+"""Plans pods on a cluster as it stands: admission, placement, the ledger and annotations in one.
 
 The scheduler does the same steps spread over its webhook, filter and bind; `tessera place` and
 tests do them here, in memory, so that a user can see the answer before anything is installed.
@@ -51,10 +51,10 @@ _NOTHING_WRITTEN: Final = "nothing on it says which cards it holds"
 
 
 class Planner:
-    """A cluster's books, and the pods that are planned on top of them."""
+    """A cluster's ledger, and the pods that are planned on top of it."""
 
     def __init__(self, registry: DialectRegistry, cluster: Cluster) -> None:
-        """Takes in nodes, limits and bound pods. `warnings` then tells what did not make sense."""
+        """Takes in nodes, limits and bound pods. `warnings` then has what did not make sense."""
         self.registry = registry
         self.ledger = Ledger()
         self._placer = Placer(self.ledger.fleet, ScreenCache())
@@ -81,9 +81,9 @@ class Planner:
             **cluster.namespaces,
         }
         self.warnings += [
-            f"namespace {name}: {told.removeprefix('namespace ')}"
+            f"namespace {name}: {message.removeprefix('namespace ')}"
             for name, labels in cluster.namespaces.items()
-            for told in without_effect(labels)
+            for message in without_effect(labels)
         ]
         self.ledger.set_namespaces(self._namespaces)
         self.ledger.set_limits(cluster.limits)
@@ -95,7 +95,7 @@ class Planner:
         ]
         for pod, problem in unread:
             self._count_by_requests(pod, problem)
-        self._tell_overgranted()
+        self._warn_of_overgrants()
 
     def plan(self, pod: Pod, now_ns: int) -> PlanOutcome:
         """Plan one pod; a placed one holds its cards from then on."""
@@ -137,7 +137,8 @@ class Planner:
         yield from readmission(self.registry, self._scope, self._running, self._namespaces)
 
     def admitted(self, pod: Pod) -> AdmittedPod | Rejected | None:
-        """The pod as admission in its namespace sees it; None where it names nothing of ours."""
+        """The pod as admission in its namespace sees it; None where it names none of Tessera's
+        resources."""
         labels = self._namespaces.get(_namespace(pod), {})
         return admit(self.registry, pod, allowed=allowed_by(labels))
 
@@ -198,7 +199,7 @@ class Planner:
     def _explain(
         self, request: PodRequest, waiting: Unschedulable, refused: Refusals
     ) -> tuple[UnmetReason, ...]:
-        """Pods of one shape share their explanation while the books do not change."""
+        """Pods of one shape share their explanation while the ledger does not change."""
         if waiting.over:
             return (UnmetReason(reason=Reason.RESOURCE_QUOTA_NOT_FIT, message=waiting.over),)
         if self._explained_at != self.ledger.generation:
@@ -239,9 +240,9 @@ class Planner:
         counted = estimate_shares(self.registry, self.ledger.fleet, pod)
         if counted.closes:
             self.ledger.block_node(pod.spec.node_name, pod.metadata.uid, 0)
-            self._warn(pod, f"{problem}, {counted.told}")
-        elif counted.told:
-            self._warn(pod, f"{problem}; {counted.told}")
+            self._warn(pod, f"{problem}, {counted.note}")
+        elif counted.note:
+            self._warn(pod, f"{problem}; {counted.note}")
         elif problem != _NOTHING_WRITTEN:
             self._warn(pod, f"{problem}; it asks for no card, so none is counted")
         if counted.grant is not None:
@@ -252,7 +253,7 @@ class Planner:
         seen = ObservedPod(uid=pod.metadata.uid, grant=grant, init_over=init_is_over(pod))
         self.ledger.observe(seen, 0)
 
-    def _tell_overgranted(self) -> None:
+    def _warn_of_overgrants(self) -> None:
         fleet = self.ledger.fleet
         c = fleet.cards
         over = (

@@ -165,7 +165,7 @@ class Audit:
         if row is None:
             return 0
         sums = [Charge() for _ in fleet.facts[row]]
-        for card, charge in self._ledger.held(node).items():
+        for card, charge in self._ledger.charges_on(node).items():
             place = fleet.locate(node, card)
             if place is not None:
                 sums[place[1]] = sums[place[1]].plus(charge)

@@ -13,7 +13,7 @@ from tessera_embedded.node.container import ContainerRecord
 from tessera_embedded.node.environment import HOOK_FILES
 
 
-def kept(node_folder: Path, uid: str, container: str) -> ContainerRecord | None:
+def container_record(node_folder: Path, uid: str, container: str) -> ContainerRecord | None:
     """How the node created a container; None where it did not (yet)."""
     with suppress(OSError, msgspec.DecodeError):
         text = (node_folder / "pods" / uid / container / "kept").read_bytes()

@@ -1,6 +1,6 @@
-"""What an installation applies beside the services: the definitions of Tessera's own objects and
-the policies, as `deploy/kustomize` has them. The component `vendor-plugins` is part of it: on some
-nodes the vendor's own plugin gives the cards, and writes on the pod that it did."""
+"""What an installation applies in addition to the services: the definitions of Tessera's own
+objects and the policies, as `deploy/kustomize` has them. The component `vendor-plugins` is part of
+it: on some nodes the vendor's own plugin gives the cards, and writes on the pod that it did."""
 
 from __future__ import annotations
 

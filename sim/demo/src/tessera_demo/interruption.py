@@ -27,11 +27,11 @@ class Interrupted(Exception):
 class Ending:
     """The wish that the demo ends."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
         """Nobody wishes it yet."""
         self.number = 0
-        self._tell = tell
-        self._told = asyncio.Event()
+        self._say = say
+        self._notified = asyncio.Event()
         self._task = asyncio.current_task()
         self._staying = False
 
@@ -39,29 +39,29 @@ class Ending:
         """Wait until somebody wishes it, which is then as it should be."""
         self._staying = True
         try:
-            await self._told.wait()
+            await self._notified.wait()
         finally:
             self._staying = False
 
-    def wish(self, number: int) -> None:
+    def request(self, number: int) -> None:
         """By this signal. A second one changes nothing: what was started is being ended."""
         if self.number:
-            self._tell("everything is being ended already: this takes up to half a minute")
+            self._say("everything is being ended already: this takes up to half a minute")
             return
         self.number = number
-        self._told.set()
+        self._notified.set()
         if not self._staying and self._task is not None:
             self._task.cancel()
 
 
 @contextmanager
-def endings(tell: Callable[[str], None]) -> Generator[Ending]:
+def endings(say: Callable[[str], None]) -> Generator[Ending]:
     """Take such signals for wishes: a shell that starts jobs in the background ignores some of them
     and hands that down. Raises Interrupted where one came in the middle."""
     loop = asyncio.get_running_loop()
-    ending = Ending(tell)
+    ending = Ending(say)
     for number in _SIGNALS:
-        loop.add_signal_handler(number, ending.wish, number)
+        loop.add_signal_handler(number, ending.request, number)
     try:
         yield ending
     except asyncio.CancelledError:

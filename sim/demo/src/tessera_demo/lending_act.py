@@ -1,6 +1,6 @@
-"""The second act: idle cores lent on a card, and taken back when their owner launches; beside it a
-container that is resized while it runs. What is shown of lending is the GPU time that the hooks of
-both containers counted."""
+"""The second act: idle cores lent on a card, and taken back when their owner launches; at the same
+time a container that is resized while it runs. What is shown of lending is the GPU time that the
+hooks of both containers counted."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tessera_core.hook.usage_counters import (
     read_counters,
     record_at,
 )
-from tessera_demo import promises as judging
+from tessera_demo import promises as evaluating
 from tessera_demo.api_objects import insist
-from tessera_demo.lending_samples import CounterPair, Shares, judged, turns
+from tessera_demo.lending_samples import CounterPair, Shares, lending_promises, turns
 from tessera_demo.observations import Observations
 from tessera_demo.promises import Promise
 from tessera_demo.resize_act import play_resizing
@@ -53,7 +53,7 @@ class LendingAct(Struct, frozen=True):
 
 
 def read_act() -> LendingAct:
-    """As the file beside the scene has it."""
+    """As the file next to the scene has it."""
     text = (files(__package__) / "scene" / "lending.yaml").read_text()
     return msgspec.convert(yaml.safe_load(text), LendingAct)
 
@@ -61,13 +61,13 @@ def read_act() -> LendingAct:
 async def play_lending(
     stage: DemoStage,
     seen: Observations,
-    tell: Callable[[str], None],
+    say: Callable[[str], None],
     disturb: Callable[[], Awaitable[None]],
 ) -> list[Promise]:
-    """Bring the node and the pods, look, and judge. `disturb` is called once the node is there.
-    Raises StageFailed, ApiRefused."""
+    """Create the node and the pods, watch them, and check. `disturb` is called once the node is
+    there. Raises StageFailed, ApiRefused."""
     act = read_act()
-    tell(f"second act: lending and resizing, on node {act.node.name}")
+    say(f"second act: lending and resizing, on node {act.node.name}")
     await stage.join(act.node, {})
     await disturb()
     await insist(stage.kube, "/api/v1/namespaces", {"metadata": {"name": _namespace(act.owner)}})
@@ -77,15 +77,15 @@ async def play_lending(
     made: dict[str, Grant] = {}
     with suppress(TimeoutError):
         async with asyncio.timeout(_SEEN_S):
-            await seen.until(lambda: all(judging.runs(seen, name) for name in names))
-            made = judging.grants(seen)
+            await seen.until(lambda: all(evaluating.runs(seen, name) for name in names))
+            made = evaluating.grants(seen)
     if not all(name in made for name in names):
         return [Promise("the pods of the second act run", kept=False, but="they did not in time")]
     owner, borrower, resized = (made[name] for name in names)
-    shares = Shares(*(judging.limits(g, "main")[1] for g in (owner, borrower)))
+    shares = Shares(*(evaluating.limits(g, "main")[1] for g in (owner, borrower)))
     async with asyncio.TaskGroup() as group:
         watched = group.create_task(_watched(stage, owner, borrower, shares), name="lending")
-        changed = group.create_task(play_resizing(stage, resized, tell), name="resizing")
+        changed = group.create_task(play_resizing(stage, resized, say), name="resizing")
     return [*watched.result(), *changed.result()]
 
 
@@ -93,19 +93,19 @@ async def _watched(
     stage: DemoStage, owner: Grant, borrower: Grant, shares: Shares
 ) -> list[Promise]:
     loop, samples = asyncio.get_running_loop(), list[CounterPair]()
-    promises = judged((), shares, SLACK)
+    promises = lending_promises((), shares, SLACK)
     until = loop.time() + _SEEN_S
     while loop.time() < until and not all(promise.kept for promise in promises):
         for _ in range(25):
             await asyncio.sleep(_LOOK_S)
-            one = await asyncio.to_thread(_seen, stage, owner)
-            other = await asyncio.to_thread(_seen, stage, borrower)
+            one = await asyncio.to_thread(_counters, stage, owner)
+            other = await asyncio.to_thread(_counters, stage, borrower)
             samples.append(CounterPair(loop.time(), one.launches, one.gpu_ns, other.gpu_ns))
-        promises = judged(turns(samples), shares, SLACK)
+        promises = lending_promises(turns(samples), shares, SLACK)
     return promises
 
 
-def _seen(stage: DemoStage, grant: Grant) -> UsageCounters:
+def _counters(stage: DemoStage, grant: Grant) -> UsageCounters:
     """What the container's hook has counted on its card."""
     folder = stage.agent_folder(grant.node) / "containers" / grant.uid / "main"
     return _counted(folder / "usage", grant.shares[0].card)

@@ -62,7 +62,7 @@ def turns(samples: Sequence[CounterPair]) -> list[Turn]:
     return [turn for turn in found if turn is not None]
 
 
-def judged(seen: Sequence[Turn], shares: Shares, slack: float) -> list[Promise]:
+def lending_promises(seen: Sequence[Turn], shares: Shares, slack: float) -> list[Promise]:
     """Both directions: the best turn of each counts, as a machine may be busy with other things."""
     left = 100 - shares.owner
     gains = [turn for turn in seen if not turn.wakes]
@@ -83,15 +83,15 @@ def judged(seen: Sequence[Turn], shares: Shares, slack: float) -> list[Promise]:
 
 
 def _promise(text: str, seen: Sequence[Turn], kept: Callable[[Turn], bool]) -> Promise:
-    told = [
+    lines = [
         f"neighbour {turn.before:.0f} % before, {turn.borrower:.0f} % after, owner "
         f"{turn.owner:.0f} %"
         for turn in seen
     ]
-    best = next((words for words, turn in zip(told, seen, strict=True) if kept(turn)), "")
+    best = next((words for words, turn in zip(lines, seen, strict=True) if kept(turn)), "")
     if best:
         return Promise(f"{text} ({best})", kept=True)
-    return Promise(text, kept=False, but="; ".join(told) or "no turn was seen")
+    return Promise(text, kept=False, but="; ".join(lines) or "no turn was seen")
 
 
 def _turn(samples: Sequence[CounterPair], at_s: float, *, wakes: bool) -> Turn | None:

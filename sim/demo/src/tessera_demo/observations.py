@@ -1,4 +1,4 @@
-"""What the demo has seen so far: pods as the API server shows them, and news from the bus."""
+"""What the demo has seen so far: pods as the API server shows them, and messages from the bus."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ObservedUse(Struct):
     @property
     def cores_percent(self) -> float:
         """The mean of the later half: what is measured first shows a container without a limit
-        beside others by its own event times, until the agent's measurement has corrected them."""
+        next to others by its own event times, until the agent's measurement has corrected them."""
         later = self.cores[len(self.cores) // 2 :]
         return sum(later) / len(later) if later else 0
 
@@ -62,7 +62,7 @@ class Observations:
         """Pods that the API server did not take -> its words."""
         self.measured: dict[tuple[str, str], ObservedUse] = {}
         """(pod's uid, container) -> use."""
-        self.told: list[ObservedMessage] = []
+        self.messages: list[ObservedMessage] = []
         self.warnings: list[str] = []
         self._more = asyncio.Event()
 
@@ -93,19 +93,19 @@ class Observations:
             self.pods[name_of(item)] = item
         self.ring()
 
-    # -- news
+    # -- messages
 
     def on_message(self, subject: str, type_: str, data: bytes) -> None:
         """One message."""
-        self.told.append(ObservedMessage(subject, type_, data))
+        self.messages.append(ObservedMessage(subject, type_, data))
         if subject.split(".")[3] == "usage":
             for use in decode_usage(data).containers:
                 self._measure(use)
         self.ring()
 
     def steps(self, uid: str) -> list[str]:
-        """The steps of a pod's allocation that were told, in order, each once."""
-        mine = (t for t in self.told if f".{uid}." in t.subject)
+        """The steps of a pod's allocation that were published, in order, each once."""
+        mine = (t for t in self.messages if f".{uid}." in t.subject)
         return list(dict.fromkeys(t.subject.rpartition(".")[2] for t in mine))
 
     def _measure(self, use: ContainerUse) -> None:
@@ -129,8 +129,8 @@ async def follow_pods(kube: Kube, kubeconfig: str, seen: Observations) -> NoRetu
 async def follow_messages(bus: Bus, cluster: str, seen: Observations) -> None:
     """Keep `seen` up to date with the bus."""
     async with bus.subscribe(f"{ROOT}.{cluster}.>") as messages:
-        async for news in messages:
+        async for message in messages:
             try:
-                seen.on_message(news.subject, news.envelope.type, news.data)
+                seen.on_message(message.subject, message.envelope.type, message.data)
             except msgspec.DecodeError as e:
-                log.warning("message not readable", subject=news.subject, why=str(e))
+                log.warning("message not readable", subject=message.subject, why=str(e))

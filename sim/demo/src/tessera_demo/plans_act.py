@@ -51,7 +51,7 @@ class PlansAct(Struct, frozen=True):
 
 
 def read_act() -> PlansAct:
-    """As the file beside the scene has it."""
+    """As the file next to the scene has it."""
     text = (files(__package__) / "scene" / "plans.yaml").read_text()
     return convert(yaml.safe_load(text), PlansAct)
 
@@ -59,13 +59,13 @@ def read_act() -> PlansAct:
 async def play_plans(
     stage: DemoStage,
     seen: Observations,
-    tell: Callable[[str], None],
+    say: Callable[[str], None],
     disturb: Callable[[], Awaitable[None]],
 ) -> list[Promise]:
     """Bring the node and the pods, and see both plans through. `disturb` is called once the node
     and the rebalancer are there. Raises StageFailed, ApiRefused."""
     act = read_act()
-    tell(f"third act: plans, on node {act.node.name}")
+    say(f"third act: plans, on node {act.node.name}")
     await insist(stage.kube, "/api/v1/namespaces", {"metadata": {"name": _NAMESPACE}})
     rebalancer = await _start(stage, ())
     await stage.join(act.node, {})
@@ -159,15 +159,15 @@ class Play:
 
     async def _approve(self, name: str) -> None:
         """Raises Refused where the plan cannot be approved any more."""
-        told = False
+        sent = False
         while True:
             try:
                 await plans.write(self._stage.kube, name, "approved")
             except Transient:
-                told = True  # it may have been written all the same
+                sent = True  # it may have been written all the same
                 await asyncio.sleep(_LOOK_S)
             except CommandError:
-                if told:
+                if sent:
                     return
                 raise
             else:

@@ -47,13 +47,13 @@ class Program:
                 )  # fmt: skip
             self.starts += 1
 
-    async def keep(self, tell: Callable[[str], None]) -> None:
+    async def keep(self, say: Callable[[str], None]) -> None:
         """Start it again whenever it ends before it was asked to."""
         while self._process is not None:
             status = await self._process.wait()
             if self._ending:
                 return
-            tell(f"{self.name} ended ({_said(status)}): starting it again")
+            say(f"{self.name} ended ({_said(status)}): starting it again")
             await asyncio.sleep(_AGAIN_S * min(self.starts, _AGAIN_MOST))
             await self.start()
 
@@ -96,11 +96,11 @@ def _said(status: int) -> str:
 class Programs:
     """All of them, in the order in which they were started."""
 
-    def __init__(self, folder: Path, tell: Callable[[str], None], tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, folder: Path, say: Callable[[str], None], tasks: asyncio.TaskGroup) -> None:
         """Made by `open_programs`."""
         self.all: list[Program] = []
         self._folder = folder
-        self._tell = tell
+        self._say = say
         self._tasks = tasks
 
     async def start(self, name: str, argv: Sequence[str], env: Mapping[str, str]) -> Program:
@@ -108,18 +108,18 @@ class Programs:
         program = Program(name, argv, env, self._folder / f"{name}.log")
         await program.start()
         self.all.append(program)
-        self._tasks.create_task(program.keep(self._tell), name=name)
+        self._tasks.create_task(program.keep(self._say), name=name)
         return program
 
 
 @asynccontextmanager
-async def open_programs(folder: Path, tell: Callable[[str], None]) -> AsyncGenerator[Programs]:
+async def open_programs(folder: Path, say: Callable[[str], None]) -> AsyncGenerator[Programs]:
     """A place for programs; they end with it, the last one first. Their output goes to `folder`."""
     async with open_tasks() as tasks:
-        programs = Programs(folder, tell, tasks)
+        programs = Programs(folder, say, tasks)
         try:
             yield programs
         finally:
             for program in reversed(programs.all):
                 if not await program.end():
-                    tell(f"{program.name} did not end when asked and was killed")
+                    say(f"{program.name} did not end when asked and was killed")

@@ -88,8 +88,10 @@ def words_of(evidence: Evidence, name: str) -> str:
     if refused:
         return refused.partition(_DENIED)[2] or refused
     found = evidence.explained.get(name)
-    told = [r.message for _, r in found.each_reason() if r.message] if found is not None else []
-    return "; ".join(dict.fromkeys(told)) or waits(evidence.seen, name)
+    published = (
+        [r.message for _, r in found.each_reason() if r.message] if found is not None else []
+    )
+    return "; ".join(dict.fromkeys(published)) or waits(evidence.seen, name)
 
 
 def limits(grant: Grant, container: str) -> tuple[float, float]:
@@ -121,7 +123,7 @@ def check_promises(evidence: Evidence) -> list[Promise]:
         *(_waits(evidence, name) for name in sorted(WAITS)),
         *(_refused(seen, name) for name in sorted(REFUSED)),
         *_inside(evidence, made),
-        *(_told(seen, name) for name in expected(scene)),
+        *(_published(seen, name) for name in expected(scene)),
         _traced(evidence.trace),
     ]
 
@@ -202,11 +204,11 @@ def _inside(evidence: Evidence, made: Mapping[str, Grant]) -> list[Promise]:
     return promises
 
 
-def _told(seen: Observations, name: str) -> Promise:
+def _published(seen: Observations, name: str) -> Promise:
     pod = seen.pods.get(name)
     steps = seen.steps(pod["metadata"]["uid"]) if pod else []
-    told = bool(steps)  # any of them: who is killed takes news with him
-    return Promise(f"the bus told of {name}", told, "it told nothing")
+    published = bool(steps)  # any of them: a process that is killed takes messages with it
+    return Promise(f"the bus told of {name}", published, "it told nothing")
 
 
 def _traced(trace: Sequence[Collected]) -> Promise:

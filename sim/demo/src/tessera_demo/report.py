@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tessera_cli.place.json_output import number
-from tessera_demo.containers import kept
+from tessera_demo.containers import container_record
 from tessera_demo.observations import ObservedUse
 from tessera_demo.promises import Evidence, Promise, grants, limits, words_of
 from tessera_demo.scenario import name_of
@@ -32,12 +32,12 @@ def show(console: Console, evidence: Evidence, promises: Sequence[Promise], took
             _row(table, evidence, pod, made[name])
         else:
             verdict = "refused" if name in evidence.seen.refused else "waits"
-            table.add_row(name, asked(pod), verdict, "", "", words_of(evidence, name))
+            table.add_row(name, requested_amounts(pod), verdict, "", "", words_of(evidence, name))
     console.print(table)
     console.print(f"Pod {evidence.traced} from its admission to its first use of a card:")
     for line in tree(evidence.trace):
         console.print(line, markup=False, highlight=False)
-    kinds = Counter(told.type.removeprefix("dev.tessera.") for told in evidence.seen.told)
+    kinds = Counter(message.type.removeprefix("dev.tessera.") for message in evidence.seen.messages)
     counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     console.print(f"What was on the bus (tessera events): {counted}")
     for promise in promises:
@@ -48,7 +48,7 @@ def show(console: Console, evidence: Evidence, promises: Sequence[Promise], took
     console.print(f"{passed} of {len(promises)} checks passed in {took_s:.0f} s", highlight=False)
 
 
-def asked(pod: Mapping[str, Any]) -> str:
+def requested_amounts(pod: Mapping[str, Any]) -> str:
     """What the manifest asks of cards, in its own words."""
     spec, said = pod["spec"], []
     for container in (*spec.get("initContainers", []), *spec["containers"]):
@@ -67,7 +67,7 @@ def _row(table: Table, evidence: Evidence, pod: Mapping[str, Any], grant: Grant)
         if used is not None:
             saw = f"{used.memory_mib:.0f} MiB, {used.cores_percent:.1f} % (by {used.by})"
         may = f"{mib:g} MiB, {cores:g} %" if cores else f"{mib:g} MiB, any cores"
-        table.add_row(name, asked(pod), grant.node, cards, may, saw)
+        table.add_row(name, requested_amounts(pod), grant.node, cards, may, saw)
 
 
 def stays(stage: DemoStage) -> list[str]:
@@ -86,7 +86,7 @@ def stays(stage: DemoStage) -> list[str]:
 def document(
     stage: DemoStage, evidence: Evidence, promises: Sequence[Promise], took_s: float
 ) -> dict[str, Any]:
-    """The answer as `place` gives it, with `seen` in each pod, and every check beside them."""
+    """The answer as `place` gives it, with `seen` in each pod, and every check after them."""
     made = grants(evidence.seen)
     return {
         "pods": [_pod(stage, evidence, name_of(p), made) for p in evidence.scene.pods],
@@ -102,10 +102,10 @@ def _pod(
     grant = made.get(name)
     namespace, _, short = name.partition("/")
     explained = evidence.explained.get(name)
-    told = explained.message if explained is not None else ""
+    message = explained.message if explained is not None else ""
     speaks = explained.dialects if explained is not None else ()
     verdict = Verdict.PLACED if grant is not None else Verdict.WAITING
-    message = f"placed on {grant.node}" if grant is not None else told
+    message = f"placed on {grant.node}" if grant is not None else message
     if name in evidence.seen.refused:
         verdict, message = Verdict.REJECTED, evidence.seen.refused[name]
     dialects = dict.fromkeys(s.dialect for s in grant.shares) if grant is not None else ()
@@ -125,7 +125,7 @@ def _pod(
             for node, why in (explained.each_reason() if explained is not None else ())
         ],
         "warnings": [],
-        "seen": _seen(evidence, grant),
+        "seen": _usage(evidence, grant),
     }
 
 
@@ -159,7 +159,7 @@ def _injected(stage: DemoStage, grant: Grant | None) -> dict[str, Any]:
     if grant is None:
         return {}
     found = {
-        container: kept(stage.node_folder(grant.node), grant.uid, container)
+        container: container_record(stage.node_folder(grant.node), grant.uid, container)
         for container in dict.fromkeys(s.container for s in grant.shares)
     }
     return {
@@ -176,7 +176,7 @@ def _injected(stage: DemoStage, grant: Grant | None) -> dict[str, Any]:
     }
 
 
-def _seen(evidence: Evidence, grant: Grant | None) -> dict[str, Any]:
+def _usage(evidence: Evidence, grant: Grant | None) -> dict[str, Any]:
     if grant is None:
         return {}
     found: dict[str, ObservedUse | None] = {

@@ -1,5 +1,5 @@
 """A live resize, as a user sees it: a running container asks its driver again and again for more
-memory than it has; what the driver answers changes with the grant, and nothing is started anew."""
+memory than it has; what the driver answers changes with the grant, and nothing is started again."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ Line = Mapping[str, Any]
 
 
 async def play_resizing(
-    stage: DemoStage, grant: Grant, tell: Callable[[str], None]
+    stage: DemoStage, grant: Grant, say: Callable[[str], None]
 ) -> list[Promise]:
-    """Resize the pod's share twice as a user whose role lets it, and judge what its process saw; a
+    """Resize the pod's share twice as a user whose role lets it, and check what its process saw; a
     user without that role is refused. Raises ApiRefused."""
     async with (
         open_kube(stage.kube_of(accounts.RESIZER)) as may,
         open_kube(stage.kube_of(accounts.EDITOR)) as may_not,
     ):
         why = await _refused(may_not, grant)
-        seen = await _resized(stage, may, grant, tell)
+        seen = await _resized(stage, may, grant, say)
     text = f"{accounts.EDITOR}, who may not update pods/resize, is refused a live resize"
     return [seen, Promise(text, "pods/resize" in why, why or "it was accepted")]
 
@@ -49,14 +49,14 @@ async def play_resizing(
 async def _refused(kube: Kube, grant: Grant) -> str:
     """Why the user may not resize the pod."""
     try:
-        await _ask(kube, grant, STEPS[0])
+        await _resize(kube, grant, STEPS[0])
     except ApiRefused as e:
         return e.message
     return ""
 
 
 async def _resized(
-    stage: DemoStage, kube: Kube, grant: Grant, tell: Callable[[str], None]
+    stage: DemoStage, kube: Kube, grant: Grant, say: Callable[[str], None]
 ) -> Promise:
     sizes = (grant.shares[0].memory_mib, *STEPS)
     with suppress(TimeoutError):
@@ -64,10 +64,10 @@ async def _resized(
             for i, mib in enumerate(sizes):
                 if i:
                     who = f"as {accounts.RESIZER}"
-                    tell(f"resizing {grant.namespace}/{grant.name} live to {mib} MiB, {who}")
-                    await _ask(kube, grant, mib)
+                    say(f"resizing {grant.namespace}/{grant.name} live to {mib} MiB, {who}")
+                    await _resize(kube, grant, mib)
                 await _until_answered(stage, grant, sizes[: i + 1])
-    return judged(await _said(stage, grant), sizes)
+    return resize_promise(await _said(stage, grant), sizes)
 
 
 async def _until_answered(stage: DemoStage, grant: Grant, sizes: Sequence[int]) -> None:
@@ -77,7 +77,7 @@ async def _until_answered(stage: DemoStage, grant: Grant, sizes: Sequence[int]) 
         await asyncio.sleep(_LOOK_S)
 
 
-def judged(said: Sequence[Line], sizes: Sequence[int]) -> Promise:
+def resize_promise(said: Sequence[Line], sizes: Sequence[int]) -> Promise:
     """Whether the driver's answers followed the sizes."""
     asked = next((int(line["mib"]) for line in said), 0)
     given = " -> ".join(f"{mib} MiB" for mib in sizes)
@@ -92,7 +92,7 @@ def judged(said: Sequence[Line], sizes: Sequence[int]) -> Promise:
 
 def _answers(said: Sequence[Line], sizes: Sequence[int]) -> bool:
     """Whether these sizes were seen, the last of them now, each with the answer that belongs to it.
-    A size that changes nothing of the answer is not told."""
+    A size that changes nothing of the answer is not reported."""
     wanted = [(_result(said, mib), mib) for mib in sizes]
     seen = [(int(line["result"]), int(line["total_mib"])) for line in said]
     return bool(seen) and seen == wanted
@@ -108,7 +108,7 @@ async def _said(stage: DemoStage, grant: Grant) -> Sequence[Line]:
     return [line for line in lines if line.get("event") == "asked"]
 
 
-async def _ask(kube: Kube, grant: Grant, mib: int) -> None:
+async def _resize(kube: Kube, grant: Grant, mib: int) -> None:
     [share] = grant.shares
     change = ShareChange(container=share.container, card=share.card, memory_bytes=mib * MIB)
     text = encode_resize(Resize(plan="demo", changes=(change,)))

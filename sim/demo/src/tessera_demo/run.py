@@ -1,4 +1,4 @@
-"""The play: start everything, do what users do, look, judge, and leave nothing behind."""
+"""The play: start everything, do what users do, watch, check, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from msgspec import Struct
 from tessera_cli.errors import CommandError
 from tessera_cli.explain.explanations import NotExplained, read_explanation
 from tessera_cli.kubeconfig import ClusterTarget
-from tessera_demo import promises as judging
+from tessera_demo import promises as evaluating
 from tessera_demo import report
 from tessera_demo.api_objects import insist
-from tessera_demo.containers import hooked, kept, printed
+from tessera_demo.containers import container_record, hooked, printed
 from tessera_demo.interruption import endings
 from tessera_demo.lending_act import play_lending
 from tessera_demo.observations import Observations, follow_messages, follow_pods
@@ -44,7 +44,7 @@ from tessera_schema.endpoints.visibility import Meta, PodExplanation
 from tessera_schema.subjects import usage
 
 _SEEN_S: Final = 180.0
-"""Seconds for everything to be seen; what is missing then is told."""
+"""Seconds for everything to be seen; what is missing then is printed."""
 _EXPLAINED_S: Final = 60.0
 """Seconds for the scheduler to explain a pod."""
 _JANITOR_S: Final = 35.0
@@ -67,14 +67,14 @@ class DemoOutcome(Struct, frozen=True):
     """Seconds from the first wait for the services to the last promise."""
 
     @property
-    def kept(self) -> bool:
+    def all_hold(self) -> bool:
         """True when every promise was kept."""
         return all(p.kept for p in self.promises)
 
 
 async def play(
     environ: Mapping[str, str],
-    tell: Callable[[str], None],
+    say: Callable[[str], None],
     answer: Callable[[DemoOutcome], None],
     *,
     kill: bool = False,
@@ -83,20 +83,20 @@ async def play(
     """Play the demo; `answer` gets what was found while all of it still runs. True when every
     promise was kept. With `kill` each process is killed once in the middle, with `keep` all stays
     until interrupted. Raises errors.Refused, and ending.Interrupted."""
-    with endings(tell) as ending:
-        hook = await asyncio.to_thread(build_hook, tell)
+    with endings(say) as ending:
+        hook = await asyncio.to_thread(build_hook, say)
         scene = read_scenario()
         async with _open_folder() as folder:
             _check_length(folder, scene)
-            async with open_stage(folder, scene, hook, environ, tell) as stage:
-                outcome = await _act(stage, tell, kill=kill)
+            async with open_stage(folder, scene, hook, environ, say) as stage:
+                outcome = await _act(stage, say, kill=kill)
                 answer(outcome)
                 if keep:
                     for line in report.stays(stage):
-                        tell(line)
+                        say(line)
                     await ending.wished()
-                tell("ending everything")
-                return outcome.kept
+                say("ending everything")
+                return outcome.all_hold
 
 
 @asynccontextmanager
@@ -129,7 +129,7 @@ def _check_length(folder: Path, scene: Scenario) -> None:
         )  # fmt: skip
 
 
-def build_hook(tell: Callable[[str], None]) -> Path:
+def build_hook(say: Callable[[str], None]) -> Path:
     """The folder with the hook library and the simulated driver, built if need be. Raises
     NoCompiler."""
     source = Path(__file__).parents[4] / "libs" / "hook"
@@ -139,7 +139,7 @@ def build_hook(tell: Callable[[str], None]) -> Path:
     if make is None or shutil.which("cc") is None:
         raise NoCompiler("the demo builds the hook library: install make and a C compiler")
     if not (source / "build" / "tessera-work").exists():
-        tell("building the hook library and the simulated driver")
+        say("building the hook library and the simulated driver")
     command = [make, "-s", "-C", str(source), "all"]
     with (source / "Makefile").open() as alone:
         fcntl.flock(alone, fcntl.LOCK_EX)  # others may build here, too
@@ -149,32 +149,32 @@ def build_hook(tell: Callable[[str], None]) -> Path:
     return source / "build"
 
 
-async def _act(stage: DemoStage, tell: Callable[[str], None], *, kill: bool) -> DemoOutcome:
+async def _act(stage: DemoStage, say: Callable[[str], None], *, kill: bool) -> DemoOutcome:
     seen, began = Observations(), asyncio.get_running_loop().time()
     bus_settings = BusSettings(url=stage.nats.url, cluster=CLUSTER, arrange=False)
     async with open_bus(bus_settings, "cli", "demo") as bus, open_tasks() as tasks:
         tasks.create_task(follow_pods(stage.kube, str(stage.kubeconfig), seen), name="pods")
         tasks.create_task(follow_messages(bus, CLUSTER, seen), name="news")
-        await _up(stage, seen, tell)
-        await _create(stage, seen, tell, kill=kill)
-        await _look(stage, seen, tell)
+        await _up(stage, seen, say)
+        await _create(stage, seen, say, kill=kill)
+        await _wait_for_samples(stage, seen, say)
         evidence = await _gather(stage, seen)
-        promises = [*judging.check_promises(evidence), *await play_quota(stage, seen)]
+        promises = [*evaluating.check_promises(evidence), *await play_quota(stage, seen)]
 
         async def disturb() -> None:
             if kill:
-                await _kill(stage, tell)
+                await _kill(stage, say)
 
-        promises += await play_lending(stage, seen, tell, disturb)
-        promises.append(judging.shared(judging.grants(seen)))
-        promises += await play_plans(stage, seen, tell, disturb)
+        promises += await play_lending(stage, seen, say, disturb)
+        promises.append(evaluating.shared(evaluating.grants(seen)))
+        promises += await play_plans(stage, seen, say, disturb)
     return DemoOutcome(stage, evidence, promises, asyncio.get_running_loop().time() - began)
 
 
-async def _up(stage: DemoStage, seen: Observations, tell: Callable[[str], None]) -> None:
+async def _up(stage: DemoStage, seen: Observations, say: Callable[[str], None]) -> None:
     """Wait for the scheduler's word to the API server, and the agents' words on their nodes and on
-    the bus: what is told before somebody is on the bus goes with him when he is killed."""
-    tell("waiting for the scheduler and the agents")
+    the bus: what a process publishes before the bus takes it is lost when the process is killed."""
+    say("waiting for the scheduler and the agents")
 
     async def ready() -> bool:
         try:
@@ -190,8 +190,8 @@ async def _up(stage: DemoStage, seen: Observations, tell: Callable[[str], None])
             nodes = msgspec.json.decode(await stage.kube.call(Verb.GET, paths.NODES))["items"]
         except TesseraError:
             return False
-        heard = {told.subject for told in seen.told}
-        if not heard.issuperset(usage(CLUSTER, node.name) for node in stage.scene.nodes):
+        subjects = {message.subject for message in seen.messages}
+        if not subjects.issuperset(usage(CLUSTER, node.name) for node in stage.scene.nodes):
             return False
         notes = {n["metadata"]["name"]: n["metadata"].get("annotations", {}) for n in nodes}
         return all(
@@ -204,16 +204,16 @@ async def _up(stage: DemoStage, seen: Observations, tell: Callable[[str], None])
 
 
 async def _create(
-    stage: DemoStage, seen: Observations, tell: Callable[[str], None], *, kill: bool
+    stage: DemoStage, seen: Observations, say: Callable[[str], None], *, kill: bool
 ) -> None:
     for quota in stage.scene.quotas:
         await insist(stage.kube, path_of(quota), quota)
     pods = stage.scene.pods
     half = len(pods) // 2
-    tell(f"creating {len(pods)} pods")
+    say(f"creating {len(pods)} pods")
     for i, pod in enumerate(pods):
         if kill and i == half:
-            await _kill(stage, tell)
+            await _kill(stage, say)
         try:
             meta = pod["metadata"]
             await insist(stage.kube, paths.in_core(meta["namespace"], "pods"), pod)
@@ -222,28 +222,30 @@ async def _create(
             seen.ring()
 
 
-async def _kill(stage: DemoStage, tell: Callable[[str], None]) -> None:
+async def _kill(stage: DemoStage, say: Callable[[str], None]) -> None:
     """Kill every process that was not killed yet, and NATS with the first ones."""
     for program in stage.programs.all:
         if not program.killed:
-            tell(f"kill -9 {program.name}")
+            say(f"kill -9 {program.name}")
             program.kill()
     if not stage.nats_killed:
-        tell("kill -9 nats")
+        say("kill -9 nats")
         stage.nats_killed = True
         await stage.nats.kill()
         await stage.nats.start()
 
 
-async def _look(stage: DemoStage, seen: Observations, tell: Callable[[str], None]) -> None:
+async def _wait_for_samples(
+    stage: DemoStage, seen: Observations, say: Callable[[str], None]
+) -> None:
     """Wait until all there is to see was seen, or too much time has passed."""
-    running = judging.expected(stage.scene)
-    tell(f"waiting until {len(running)} pods run and were measured")
+    running = evaluating.expected(stage.scene)
+    say(f"waiting until {len(running)} pods run and were measured")
 
     def enough() -> bool:
         return (
-            all(judging.runs(seen, name) and judging.enough(seen, name) for name in running)
-            and all(judging.waits(seen, name) for name in WAITS)
+            all(evaluating.runs(seen, name) and evaluating.enough(seen, name) for name in running)
+            and all(evaluating.waits(seen, name) for name in WAITS)
             and seen.refused.keys() >= REFUSED
         )
 
@@ -251,7 +253,7 @@ async def _look(stage: DemoStage, seen: Observations, tell: Callable[[str], None
         async with asyncio.timeout(_SEEN_S):
             await seen.until(enough)
     except TimeoutError:
-        tell(f"not everything was seen within {_SEEN_S:g} s")
+        say(f"not everything was seen within {_SEEN_S:g} s")
 
 
 async def _gather(stage: DemoStage, seen: Observations) -> Evidence:
@@ -261,10 +263,10 @@ async def _gather(stage: DemoStage, seen: Observations) -> Evidence:
         namespace, _, short = name.partition("/")
         explained[name] = await _explained(stage, namespace, short)
     said = {}
-    for grant in judging.grants(seen).values():
+    for grant in evaluating.grants(seen).values():
         folder = stage.node_folder(grant.node)
         for container in dict.fromkeys(s.container for s in grant.shares):
-            found = await asyncio.to_thread(kept, folder, grant.uid, container)
+            found = await asyncio.to_thread(container_record, folder, grant.uid, container)
             if found is not None and hooked(found):
                 lines = await asyncio.to_thread(printed, folder, grant.uid, container)
                 said[grant.uid, container] = lines
@@ -292,7 +294,7 @@ async def _explained(stage: DemoStage, namespace: str, name: str) -> PodExplanat
 def _trace(stage: DemoStage, seen: Observations) -> tuple[str, Sequence[Collected]]:
     """The longest trace among the pods that run, and whose it is."""
     found: list[tuple[str, Sequence[Collected]]] = [("", ())]
-    for name in judging.expected(stage.scene):
+    for name in evaluating.expected(stage.scene):
         notes = seen.pods.get(name, {}).get("metadata", {}).get("annotations", {})
         found.append((name, stage.collector.trace(notes.get(TRACE_KEY, "--").split("-")[1])))
     return max(found, key=lambda named: len(named[1]))

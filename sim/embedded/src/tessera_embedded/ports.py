@@ -1,5 +1,5 @@
-"""TCP ports that stay free for whoever is to listen there, before it is started and while it is
-started again: the system gives a port that is merely free to the next one who asks for any.
+"""TCP ports that stay free for the process that is to listen there, before it is started and while
+it is started again: the system gives a port that is merely free to the next one who asks for any.
 
 They are bound, and nobody listens on them. Servers that set SO_REUSEADDR, as nearly all do, may
 listen there all the same; of those that do not, nothing is promised.
@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 
 
 @contextmanager
-def held_ports(count: int) -> Generator[list[int]]:
+def reserved_ports(count: int) -> Generator[list[int]]:
     """So many ports of 127.0.0.1, for the length of the block."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]

@@ -1,1 +1,1 @@
-"""Builders and public fakes for tests, ours and those of people who write dialects."""
+"""Builders and public fakes for tests, Tessera's and those of people who write dialects."""

@@ -1,8 +1,8 @@
 """A message bus in memory: the promises of `tessera_runtime.bus.api`, and the faults that NATS has,
 on whatever clock the loop runs on.
 
-It keeps everything that was ever told. A durable reader is one process here, and a `renewed` or a
-reader that waits is woken at once, not after a time of trying again.
+It keeps everything that was ever published. A durable reader is one process here, and a `renewed`
+or a reader that waits is woken at once, not after a time of trying again.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from tessera_schema.messages.envelope import Envelope
 
 
 class _Log:
-    """What was told, and who is to be woken."""
+    """What was published, and what is to be woken."""
 
     def __init__(self, *, connected: bool) -> None:
-        self.told: list[tuple[str, Message | None]] = []
+        self.published: list[tuple[str, Message | None]] = []
         """Subject and message; None is one whose headers make no sense."""
         self.connected = connected
         self.lives: Counter[str] = Counter()
-        """How often the watches of a bucket had to start anew."""
+        """How often the watches of a bucket had to start again."""
         self.values: dict[str, dict[str, Message]] = {}
         self.done: dict[tuple[str, str], int] = {}
         """Durable reader and subject -> up to where it has read."""
         self.counted: Counter[str] = Counter()
         self._changed = asyncio.Event()
 
-    def append(self, subject: str, news: Message | None) -> None:
-        self.told.append((subject, news))
+    def append(self, subject: str, message: Message | None) -> None:
+        self.published.append((subject, message))
         self.wake()
 
     def wake(self) -> None:
@@ -47,13 +47,13 @@ class _Log:
 
     def first(self, place: int, pattern: str) -> tuple[int, Message | None]:
         """The place after the first message that matches, and the message if there is one."""
-        while self.connected and place < len(self.told):
-            subject, news = self.told[place]
+        while self.connected and place < len(self.published):
+            subject, message = self.published[place]
             place += 1
             if not matches(pattern, subject):
                 continue
-            if news is not None:
-                return place, news
+            if message is not None:
+                return place, message
             self.counted["bad_envelope"] += 1
         return place, None
 
@@ -65,7 +65,7 @@ class _Reader:
         self._log = log
         self._subject = subject
         self._durable = durable
-        self._place = log.done.get((durable, subject), 0) if durable else len(log.told)
+        self._place = log.done.get((durable, subject), 0) if durable else len(log.published)
 
     def __aiter__(self) -> _Reader:
         return self
@@ -74,9 +74,9 @@ class _Reader:
         if self._durable:
             self._log.done[self._durable, self._subject] = self._place
         while True:
-            self._place, news = self._log.first(self._place, self._subject)
-            if news is not None:
-                return news
+            self._place, message = self._log.first(self._place, self._subject)
+            if message is not None:
+                return message
             await self._log.change()
 
 
@@ -98,20 +98,20 @@ class _Watch:
         log = self._log
         while True:
             if log.connected and self._life != log.lives[self._bucket]:
-                return self._anew()
+                return self._resync()
             if self._values:
                 return self._values.pop(0)
-            self._place, news = log.first(self._place, self._pattern)
-            if news is not None:
-                return news
+            self._place, message = log.first(self._place, self._pattern)
+            if message is not None:
+                return message
             await log.change()
 
-    def _anew(self) -> Resync:
+    def _resync(self) -> Resync:
         why = "the first reading" if self._life < 0 else "the bucket or the connection was lost"
         self._life = self._log.lives[self._bucket]
-        self._place = len(self._log.told)
+        self._place = len(self._log.published)
         values = self._log.values[self._bucket].values()
-        self._values = [news for news in values if matches(self._pattern, news.subject)]
+        self._values = [message for message in values if matches(self._pattern, message.subject)]
         return Resync(why)
 
 
@@ -149,12 +149,12 @@ class FakeBus:
     async def publish_all(self, several: Sequence[Message]) -> Sequence[PublishError | None]:
         """See `Bus.publish_all`."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._answer(news), name="news") for news in several]
+            tasks = [group.create_task(self._answer(message), name="news") for message in several]
         return [task.result() for task in tasks]
 
-    async def _answer(self, news: Message) -> PublishError | None:
+    async def _answer(self, message: Message) -> PublishError | None:
         try:
-            await self.publish(news.subject, news.envelope, news.data)
+            await self.publish(message.subject, message.envelope, message.data)
         except (BusAway, MessageRejected) as e:
             return e
         return None
@@ -184,12 +184,12 @@ class FakeBus:
 
     def said(self, subject: str = ">") -> list[Message]:
         """All messages that match, values of buckets and repeats included, in order."""
-        return [news for on, news in self._log.told if news and matches(subject, on)]
+        return [message for on, message in self._log.published if message and matches(subject, on)]
 
     def values(self, bucket: str, keys: str = ">") -> dict[str, Message]:
         """The last values of a bucket by key, the longest unchanged first."""
         values = self._log.values[bucket]
-        return {key: news for key, news in values.items() if matches(keys, key)}
+        return {key: message for key, message in values.items() if matches(keys, key)}
 
     def counted(self, what: str) -> int:
         """How often something happened that `open_bus` counts; here that is bad_envelope."""
@@ -215,41 +215,42 @@ class FakeBus:
         self._renew()
 
     def lose_answers(self, count: int) -> None:
-        """The next messages are taken, but their sender is told that the bus is away."""
+        """The next messages are taken, but their sender learns that the bus is away."""
         self._unanswered = count
 
     def repeat(self, subject: str) -> None:
         """Deliver all messages that match once more."""
-        for news in self.said(subject):
-            self._log.append(news.subject, news)
+        for message in self.said(subject):
+            self._log.append(message.subject, message)
 
     def garble(self, subject: str) -> None:
         """A message comes whose headers make no sense, such as another program's."""
         self._log.append(subject, None)
 
-    async def _take(self, stream: Stream, news: Message) -> None:
-        if len(news.data) > self._largest:
+    async def _take(self, stream: Stream, message: Message) -> None:
+        if len(message.data) > self._largest:
             raise MessageRejected(
-                f"message on {news.subject}: {len(news.data)} bytes: this bus takes {self._largest}"
+                f"message on {message.subject}: {len(message.data)} bytes: "
+                f"this bus takes {self._largest}"
             )
         await asyncio.sleep(0)
         if not self._log.connected:
             raise BusAway("the bus is away")
-        id_ = stream.name, news.envelope.id
+        id_ = stream.name, message.envelope.id
         if id_ not in self._ids:
             self._ids.add(id_)
-            self._keep(stream, news)
+            self._keep(stream, message)
         if self._unanswered:
             self._unanswered -= 1
             raise BusAway("the answer was lost")
 
-    def _keep(self, stream: Stream, news: Message) -> None:
+    def _keep(self, stream: Stream, message: Message) -> None:
         if stream.bucket:
             values = self._log.values[stream.bucket]
-            key = news.subject.removeprefix(stream.published)
+            key = message.subject.removeprefix(stream.published)
             values.pop(key, None)
-            values[key] = news
-        self._log.append(news.subject, news)
+            values[key] = message
+        self._log.append(message.subject, message)
 
     def _renew(self) -> None:
         self._renewals += 1

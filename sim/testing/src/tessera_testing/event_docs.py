@@ -2,7 +2,7 @@
 
     python -m tessera_testing.event_docs docs
 
-For whoever reads Tessera's messages without Tessera's code. A test compares the files with what
+For readers of Tessera's messages without Tessera's code. A test compares the files with what
 this makes.
 """
 
@@ -71,7 +71,7 @@ def events_page() -> str:
     lines = [_INTRODUCTION, "## Headers\n", "| header | what it says |", "|---|---|"]
     lines += [f"| `{name}` | {meaning} |" for name, meaning in _HEADERS.items()]
     lines += ["\n## Where messages are kept\n", "| stream | subjects | kept |", "|---|---|---|"]
-    lines += [f"| `{s.name}` | `{_shown(s)}` | {_kept(s)} |" for s in layout.streams]
+    lines += [f"| `{s.name}` | `{_period(s)}` | {_bounds(s)} |" for s in layout.streams]
     lines += [
         "\nNATS republishes a bucket's values on the subjects shown. A subscriber sees each",
         "change. A program that comes later reads the last value of each key from the bucket. Keys",
@@ -79,14 +79,14 @@ def events_page() -> str:
         "## Parameters\n", "| parameter | what it is |", "|---|---|",
     ]  # fmt: skip
     lines += [f"| `{name}` | {meaning} |" for name, meaning in PARAMETERS.items()]
-    for told in CATALOGUE:
-        lines += ["", *_section(told)]
+    for event_type in CATALOGUE:
+        lines += ["", *_section(event_type)]
     return "\n".join(lines) + "\n"
 
 
 def asyncapi() -> str:
     """The AsyncAPI 3 document for machines."""
-    structs = [type(told.example) for told in CATALOGUE]
+    structs = [type(event_type.example) for event_type in CATALOGUE]
     references, schemas = msgspec.json.schema_components(
         structs, ref_template="#/components/schemas/{name}"
     )
@@ -100,30 +100,32 @@ def asyncapi() -> str:
             "description": "What Tessera tells over NATS. At least once, possibly late: news.",
         },
         "defaultContentType": "application/json",
-        "channels": {_name(told): _channel(told) for told in CATALOGUE},
-        "operations": {f"tell{_name(told)}": _operation(told) for told in CATALOGUE},
+        "channels": {_name(event_type): _channel(event_type) for event_type in CATALOGUE},
+        "operations": {
+            f"tell{_name(event_type)}": _operation(event_type) for event_type in CATALOGUE
+        },
         "components": {"messages": messages, "schemas": schemas},
     }
     return msgspec.json.format(msgspec.json.encode(_tidy(document)), indent=2).decode() + "\n"
 
 
-def _section(told: EventType) -> list[str]:
-    data = msgspec.json.format(msgspec.json.encode(told.example), indent=2).decode()
+def _section(event_type: EventType) -> list[str]:
+    data = msgspec.json.format(msgspec.json.encode(event_type.example), indent=2).decode()
     return [
-        f"## `{told.type}`\n",
-        f"`{told.address}`\n",
-        f"{told.meaning} Published by the {told.by}. {told.when}\n",
+        f"## `{event_type.type}`\n",
+        f"`{event_type.address}`\n",
+        f"{event_type.meaning} Published by the {event_type.by}. {event_type.when}\n",
         "```json",
         data,
         "```",
     ]
 
 
-def _shown(stream: Stream) -> str:
+def _period(stream: Stream) -> str:
     return f"{stream.published}>" if stream.bucket else stream.subjects
 
 
-def _kept(stream: Stream) -> str:
+def _bounds(stream: Stream) -> str:
     if stream.bucket:
         age = _time(stream.max_age_s)
         return f"the last value of each key for {age}, in the bucket `{stream.bucket}`"
@@ -140,57 +142,59 @@ def _time(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
-def _name(told: EventType) -> str:
+def _name(event_type: EventType) -> str:
     """`dev.tessera.allocation.granted` -> AllocationGranted."""
-    return "".join(part.capitalize() for part in told.type.split(".")[2:])
+    return "".join(part.capitalize() for part in event_type.type.split(".")[2:])
 
 
-def _channel(told: EventType) -> dict[str, Any]:
-    name = _name(told)
-    stream = StreamLayout("default").homes(told.address.format(**sample(told)))[0].stream
+def _channel(event_type: EventType) -> dict[str, Any]:
+    name = _name(event_type)
+    stream = (
+        StreamLayout("default").homes(event_type.address.format(**sample(event_type)))[0].stream
+    )
     channel: dict[str, Any] = {
-        "address": told.address,
-        "description": told.meaning,
+        "address": event_type.address,
+        "description": event_type.meaning,
         "messages": {name: {"$ref": f"#/components/messages/{name}"}},
         "parameters": {
-            parameter: {"description": PARAMETERS[parameter]} for parameter in sample(told)
+            parameter: {"description": PARAMETERS[parameter]} for parameter in sample(event_type)
         },
         "x-nats-stream": stream.name,
     }
-    if told.bucket:
-        channel["x-nats-bucket"] = told.bucket
+    if event_type.bucket:
+        channel["x-nats-bucket"] = event_type.bucket
     return channel
 
 
-def _operation(told: EventType) -> dict[str, Any]:
-    name = _name(told)
+def _operation(event_type: EventType) -> dict[str, Any]:
+    name = _name(event_type)
     return {
         "action": "send",
-        "summary": f"Told by the {told.by}. {told.when}",
+        "summary": f"Told by the {event_type.by}. {event_type.when}",
         "channel": {"$ref": f"#/channels/{name}"},
         "messages": [{"$ref": f"#/channels/{name}/messages/{name}"}],
     }
 
 
-def _message(told: EventType, payload: dict[str, Any]) -> dict[str, Any]:
+def _message(event_type: EventType, payload: dict[str, Any]) -> dict[str, Any]:
     return {
-        "name": told.type,
-        "title": told.meaning,
+        "name": event_type.type,
+        "title": event_type.meaning,
         "contentType": "application/json",
         "headers": {"$ref": "#/components/schemas/Headers"},
         "payload": payload,
         "examples": [
             {
-                "headers": _example_envelope(told).headers(),
-                "payload": msgspec.to_builtins(told.example),
+                "headers": _example_envelope(event_type).headers(),
+                "payload": msgspec.to_builtins(event_type.example),
             }
         ],
     }
 
 
-def _example_envelope(told: EventType) -> Envelope:
+def _example_envelope(event_type: EventType) -> Envelope:
     return Envelope(
-        id="3f9a1c0b7d2e-42", source=f"/tessera/{told.by}/0", type=told.type,
+        id="3f9a1c0b7d2e-42", source=f"/tessera/{event_type.by}/0", type=event_type.type,
         time="2026-11-21T12:00:00.000000Z", epoch=1_795_262_400_000, sequence=42,
     )  # fmt: skip
 

@@ -68,7 +68,7 @@ class FakeKube:
         self.event_delay_s = 0.0
         """Seconds that watch events spend on the way."""
         self.event_times = 1
-        """How often each watch event is told."""
+        """How often each watch event is delivered."""
         self.calls: list[tuple[Verb, str]] = []
         """What was asked for so far, watches not among it."""
         self.watches_opened = 0
@@ -91,13 +91,13 @@ class FakeKube:
         """Go on."""
         self._running.set()
         for feed in self._watches.values():
-            feed.news.set()
+            feed.changed.set()
 
     def cut_watches(self) -> None:
         """Break every open watch: its reader sees ApiLost."""
         for feed in self._watches.values():
             feed.cut = True
-            feed.news.set()
+            feed.changed.set()
 
     def end_watches(self) -> None:
         """End every open watch in good order."""
@@ -160,7 +160,7 @@ class FakeKube:
     @asynccontextmanager
     async def _feeding(self, watch: KindWatch) -> AsyncGenerator[_Feed]:
         feed = _Feed(watch)
-        watch.on_news = feed.news.set
+        watch.on_change = feed.changed.set
         self._watches[watch] = feed
         try:
             yield feed
@@ -188,7 +188,7 @@ class FakeKube:
 
     async def _frames(self, feed: _Feed) -> list[bytes]:
         """What comes next, after the time it spends on the way; a bookmark if nothing does."""
-        feed.news.clear()
+        feed.changed.clear()
         if frames := feed.watch.pull():
             await asyncio.sleep(self.event_delay_s)
             return frames
@@ -197,9 +197,9 @@ class FakeKube:
         bookmark_at = asyncio.get_running_loop().time() + self.bookmark_s
         try:
             async with asyncio.timeout_at(min(bookmark_at, feed.ends_at)):
-                await feed.news.wait()
+                await feed.changed.wait()
         except TimeoutError:
-            last = feed.watch.pull()  # a bookmark says that everything before it was told
+            last = feed.watch.pull()  # a bookmark says that everything before it was delivered
             if last:
                 await asyncio.sleep(self.event_delay_s)
             elif feed.watch.wants_bookmarks and not feed.watch.closed:
@@ -215,7 +215,7 @@ class _Feed:
 
     def __init__(self, watch: KindWatch) -> None:
         self.watch = watch
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
         self.cut = False
         self.ends_at = float("inf")
 

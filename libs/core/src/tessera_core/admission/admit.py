@@ -64,7 +64,7 @@ def admit(
     pod, stripped = strip_results(registry, pod)
     admitted: dict[str, Admitted] = {}
     for name in claims:
-        answer = _ask(registry.dialects[name], pod)
+        answer = _admitted(registry.dialects[name], pod)
         if isinstance(answer, Rejected):
             return answer
         admitted[name] = answer
@@ -73,10 +73,10 @@ def admit(
     refusal = isolation_breach(pod, admission.request, allowed) if asks and not runs else None
     if refusal is not None:
         return refusal
-    told = () if runs else (
+    messages = () if runs else (
         *foreign_resources(registry, pod), *misspelt_choices(registry, pod, claims),
     )  # fmt: skip
-    return replace(admission, warnings=(*admission.warnings, *told)) if told else admission
+    return replace(admission, warnings=(*admission.warnings, *messages)) if messages else admission
 
 
 def _names_us(registry: DialectRegistry, pod: Pod) -> bool:
@@ -112,8 +112,8 @@ def strip_results(
 
 def is_result(registry: DialectRegistry, key: str) -> bool:
     """Whether only a scheduler or an agent may write the annotation."""
-    ours = key in registry.result_keys or key.startswith(registry.result_prefixes)
-    return ours and key not in OWNER_KEYS
+    managed = key in registry.result_keys or key.startswith(registry.result_prefixes)
+    return managed and key not in OWNER_KEYS
 
 
 def claims_on(registry: DialectRegistry, pod: Pod) -> dict[str, Claim]:
@@ -192,7 +192,7 @@ def _disorder(pod: Pod) -> Rejected | None:
     )
 
 
-def _ask(dialect: Dialect, pod: Pod) -> Admitted | Rejected:
+def _admitted(dialect: Dialect, pod: Pod) -> Admitted | Rejected:
     try:
         return dialect.admit(pod)
     except InvalidField as e:

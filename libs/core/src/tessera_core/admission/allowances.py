@@ -19,7 +19,7 @@ from tessera_schema.annotation_keys import GROUP
 ALLOW: Final = f"allow.{GROUP}/"
 """Beginning of the labels."""
 _YES: Final = "true"
-_MOST_TOLD: Final = 3
+_MOST_SHOWN: Final = 3
 
 
 class IsolationAllowance(Struct, frozen=True):
@@ -128,14 +128,14 @@ def allowed_by(labels: Mapping[str, str]) -> Allowed:
 def without_effect(labels: Mapping[str, str]) -> tuple[str, ...]:
     """What is to be said of a namespace's labels that mean to allow something and do not."""
     odd = (
-        _told(label, value)
+        _label_text(label, value)
         for label, value in sorted(labels.items())
         if label.startswith(ALLOW) and (label not in _BY_LABEL or value not in (_YES, "false"))
     )
-    return tuple(islice(odd, _MOST_TOLD))
+    return tuple(islice(odd, _MOST_SHOWN))
 
 
-def _told(label: str, value: str) -> str:
+def _label_text(label: str, value: str) -> str:
     if label in _BY_LABEL:
         return f'namespace label {label}={value}: allows nothing; write "true" or "false"'
     near = nearest(label, _BY_LABEL)

@@ -1,9 +1,9 @@
-"""Admission of pods that come by the hundred: what equal ones were told is remembered.
+"""Admission of pods that come by the hundred: the answer to equal ones is remembered.
 
 Pods are equal here when they differ in nothing that a dialect reads: their names, uids and traces,
 the node they are on, their status and their volumes may be others. What volumes would defeat is
 therefore looked at each time, as their number is. Only answers are remembered, not refusals: those
-name the pod's own fields and are few. Whoever may create pods, or only try to, chooses what is
+name the pod's own fields and are few. A user who may create pods, or only tries to, chooses what is
 remembered, so it is bounded by bytes, and nothing is kept of a manifest but its digest.
 """
 
@@ -49,7 +49,7 @@ class AdmissionCache:
         self._known = Cache[_Known](MOST_SHAPES)
 
     @property
-    def kept(self) -> tuple[int, int]:
+    def size(self) -> tuple[int, int]:
         """How many answers are remembered, and the bytes of their shapes."""
         return len(self._known), self._known.bytes
 
@@ -66,10 +66,10 @@ class AdmissionCache:
         if known is None:
             return None
         meta = pod.metadata
-        wrong = self._looked_at(pod, known, allowed) if _has_more(pod) else None
+        wrong = self._checked(pod, known, allowed) if _has_more(pod) else None
         return wrong or replace(known, request=replace(known.request, name=meta.name, uid=meta.uid))
 
-    def _looked_at(self, pod: Pod, known: AdmittedPod, allowed: Allowed) -> Rejected | None:
+    def _checked(self, pod: Pod, known: AdmittedPod, allowed: Allowed) -> Rejected | None:
         asks = bool(known.request.containers)
         return too_many(pod) or (isolation_breach(pod, known.request, allowed) if asks else None)
 

@@ -1,7 +1,7 @@
 """Annotations by which pods choose cards, and those that are nearly such a one.
 
 A key that nobody reads constrains nothing, and its pod lands on any card: `use-gpuuid` for
-`use-gpuuuid` is told when the pod is created.
+the author of `use-gpuuuid` is warned when the pod is created.
 """
 
 from __future__ import annotations

@@ -29,14 +29,14 @@ class ManagedPods(Struct, frozen=True, kw_only=True):
     opt_outs: tuple[tuple[str, str], ...] = ()
     """Label and value by which a pod, or its namespace, asks to be left alone."""
     take_default: bool = True
-    """Whether pods of the default scheduler that ask for shares become ours."""
+    """Whether pods of the default scheduler that ask for shares become Tessera's."""
     left_out: tuple[str, ...] = ()
     """Namespaces of which nobody comes here that does not name one of `schedulers`; for those who
     are asked about every pod, as the webhook is not."""
 
     @property
     def places(self) -> frozenset[str]:
-        """What pods that are ours may have as their scheduler's name when they are created."""
+        """What pods that are Tessera's may have as their scheduler's name when they are created."""
         default = (DEFAULT_SCHEDULER,) if self.take_default else ()
         return frozenset(("", *self.schedulers, *default))
 
@@ -67,8 +67,8 @@ def scope_of(
 def left_alone(
     registry: DialectRegistry, scope: ManagedPods, pod: Pod, namespace: Mapping[str, str]
 ) -> str:
-    """Why a pod that names one of our resources is none of ours, as its author is told; empty when
-    it is. `namespace` are labels of the pod's namespace."""
+    """Why a pod that names one of Tessera's resources is left alone, in words for its author; empty
+    when it is. `namespace` are labels of the pod's namespace."""
     why = left_to_others(scope, pod, namespace)
     return why if why and claims_on(registry, pod) else ""
 

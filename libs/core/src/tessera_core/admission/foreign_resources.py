@@ -1,5 +1,5 @@
 """Extended resources that look like accelerators and that no dialect owns: mistyped names, names
-of other systems. A pod that asks by such a name alone gets no share here, and should be told so.
+of other systems. A pod that asks by such a name alone gets no share here, and should be warned.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OTHER_MAKES: Final = {
 
 def foreign_resource(registry: DialectRegistry, name: str) -> str | None:
     """What is to be said of a resource name that a pod asks by; None for one that a dialect owns,
-    on or off, and for one that is no accelerator's as far as can be told.
+    on or off, and for one that is no accelerator's as far as can be known.
 
     Whose it is where that is known, and which known names are nearest: `no dialect owns
     example.com/gpus; did you mean example.com/gpu?`.
@@ -55,8 +55,8 @@ def foreign_resource(registry: DialectRegistry, name: str) -> str | None:
     meant = f"did you mean {' or '.join(near)}?" if near else ""
     owner = _owner(registry, name)
     if owner:
-        told = f"{name} belongs to {owner}, which Tessera does not serve"
-        return f"{told}; {meant}" if meant else told
+        message = f"{name} belongs to {owner}, which Tessera does not serve"
+        return f"{message}; {meant}" if meant else message
     if meant:
         return f"no dialect owns {name}; {meant}"
     alike = sorted(n for n in known if n.startswith(f"{domain}/"))
@@ -68,13 +68,13 @@ def foreign_resource(registry: DialectRegistry, name: str) -> str | None:
 def foreign_resources(registry: DialectRegistry, pod: Pod) -> tuple[str, ...]:
     """The same for every name that the pod asks by, with the field where it does so first."""
     return tuple(
-        f"{field}: {told}"
-        for name, field in _asked(registry, pod)
-        if (told := foreign_resource(registry, name))
+        f"{field}: {message}"
+        for name, field in _requested(registry, pod)
+        if (message := foreign_resource(registry, name))
     )
 
 
-def _asked(registry: DialectRegistry, pod: Pod) -> Iterator[tuple[str, str]]:
+def _requested(registry: DialectRegistry, pod: Pod) -> Iterator[tuple[str, str]]:
     """Extended resources of which the pod asks for some and that no dialect owns, each with its
     first field; at most `MOST_NAMES`."""
     seen: set[str] = set()

@@ -52,7 +52,7 @@ class TenantVariable(Struct, frozen=True, kw_only=True):
 
     @property
     def warning(self) -> str:
-        """What the pod's author is told."""
+        """The warning to the pod's author."""
         return (
             f"container {self.container}: env {self.name}={self.value}: not used: cards and "
             "limits of a share are set by the node"

@@ -6,7 +6,7 @@ the node that can be written is a way into the node whatever its name. Each kind
 namespace (`tessera_core.admission.allowances`). Left alone on purpose:
 
 - SYS_PTRACE: within its own processes a container can do that anyway, and profilers need it; the
-  processes of the node are out of its sight, as hostPID is refused.
+  processes of the node are out of its view, as hostPID is refused.
 - MKNOD: container runtimes give it to everyone; the device cgroup decides what may be opened.
 - NET_ADMIN, IPC_LOCK, SYS_NICE and the like: they open no device and no file.
 - hostNetwork: container runtimes and NRI listen on files.
@@ -218,13 +218,13 @@ def _of_container(field: str, container: Container) -> _FOUND:
     if context is not None:
         yield from _of_context(f"{field}.securityContext", context)
     for i, mount in enumerate(container.volume_mounts):
-        if _is_ours(mount.mount_path):
+        if _is_tessera(mount.mount_path):
             yield _rejected(
                 allowances.LIMIT_MOUNTS, f"{field}.volumeMounts[{i}].mountPath", mount.mount_path,
                 "mount it elsewhere",
             )  # fmt: skip
     for i, device in enumerate(container.volume_devices):
-        if _is_ours(device.device_path):
+        if _is_tessera(device.device_path):
             yield _rejected(
                 allowances.LIMIT_MOUNTS, f"{field}.volumeDevices[{i}].devicePath",
                 device.device_path, "name another path",
@@ -280,9 +280,9 @@ def _rejected(
     )  # fmt: skip
 
 
-def _is_ours(path: str) -> bool:
+def _is_tessera(path: str) -> bool:
     plain = _plain(path)
-    return any(_within(plain, ours) or _within(ours, plain) for ours in MOUNT_POINTS)
+    return any(_within(plain, own) or _within(own, plain) for own in MOUNT_POINTS)
 
 
 def _near(path: str, *, written: bool) -> list[str]:

@@ -13,7 +13,8 @@ MOST_EDITS: Final = 2
 """Letters. With three, names of different things (`gpumem`, `gpu`) would pass for one another."""
 _FAR: Final = MOST_EDITS + 1
 _LONGEST: Final = 128
-"""Characters. Longer words are no mistyped ones of ours, and would cost the square of that."""
+"""Characters. Longer words are no mistyped names of Tessera's, and would cost the square of
+that."""
 _SHOWN: Final = 3
 _SEPARATORS: Final = str.maketrans("", "", "-_.")
 

@@ -1,7 +1,7 @@
 """Signs of gangs and queues on a pod that asks for cards.
 
-Tessera places pods one by one (the ledger can take several, a later release will); whoever relies
-on a gang or a queue is told so, whatever dialect the pod speaks.
+Tessera places pods one by one (the ledger can take several, a later release will); a user who
+relies on a gang or a queue is warned, whatever dialect the pod speaks.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ def group_of(pod: Pod) -> str:
 
 def warnings(pod: Pod) -> tuple[str, ...]:
     """What a user of groups and queues should know before relying on them."""
-    told = []
+    messages = []
     group = _sign(pod, (*_GROUP_NAMES, *_GROUP_SIGNS))
     if group is None and group_of(pod):
         group = ("spec.schedulingGroup.podGroupName", group_of(pod))
     if group is not None:
         field, named = group
-        told.append(
+        messages.append(
             f"{field}: {group_of(pod) or named}: Tessera places the pods of a group one by one "
             "and does not wait until enough of them fit; pods that were placed hold their cards"
         )
     queue = _sign(pod, _QUEUES)
     if queue is not None:
-        told.append(
+        messages.append(
             f"{queue[0]}: {queue[1]}: Tessera does not divide cards among queues; limit "
             "namespaces with a ResourceQuota or an AcceleratorQuota"
         )
-    return tuple(told)
+    return tuple(messages)
 
 
 def _sign(pod: Pod, keys: tuple[str, ...]) -> tuple[str, str] | None:

@@ -25,7 +25,7 @@ def readmission(
     namespaces: Mapping[str, Mapping[str, str]],
 ) -> Iterator[str]:
     """A warning for each pod that would be refused. `namespaces` are their labels by name; pods
-    that are leaving, and those that are none of ours, are not looked at."""
+    that are leaving, and those that are not Tessera's, are not looked at."""
     for pod in pods:
         labels = namespaces.get(pod.metadata.namespace or "default", _NO_LABELS)
         if pod.metadata.deletion_timestamp is not None or left_to_others(scope, pod, labels):

@@ -1,4 +1,5 @@
-"""Amounts of 0 beside other amounts: they ask for nothing, so they say nothing about the dialect.
+"""Amounts of 0 together with other amounts: they ask for nothing, so they say nothing about the
+dialect.
 
 A pod with an amount of 0 of one dialect and of 1 of another speaks the dialect of the second alone.
 Were the first to count, its dialect would take the pod's other names, remove its own, and leave a
@@ -72,11 +73,13 @@ def _zero(amount: Quantity) -> bool:
 
 
 def _without(container: Container, dropped: set[str]) -> Container:
-    def kept(amounts: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    def without_zeros(amounts: Mapping[str, Quantity]) -> dict[str, Quantity]:
         return {name: amount for name, amount in amounts.items() if name not in dropped}
 
     amounts = container.resources
     return replace(
         container,
-        resources=replace(amounts, limits=kept(amounts.limits), requests=kept(amounts.requests)),
+        resources=replace(
+            amounts, limits=without_zeros(amounts.limits), requests=without_zeros(amounts.requests)
+        ),
     )

@@ -239,7 +239,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     own_plugin_allocates: bool = False
     """The original system's device plugin distinguishes pods by nothing but how much they ask for:
     where it serves a node, pods of equal amounts are started there one after the other. See
-    `Vendor.own_plugin_allocates` for plugins that stay beside Tessera's agent."""
+    `Vendor.own_plugin_allocates` for plugins that stay next to Tessera's agent."""
     allocated_keys: frozenset[str] = frozenset()
     """Pod annotations by which a device plugin says, with the value `true`, that it gave the
     cards."""

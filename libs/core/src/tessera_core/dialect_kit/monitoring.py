@@ -51,7 +51,7 @@ class MonitoringSpec(Struct, frozen=True, kw_only=True):
     application_faults: frozenset[int] = frozenset()
     """Codes of faults that a program brings upon itself: the card is well."""
     reset_faults: frozenset[int] = frozenset()
-    """Codes after which good polls prove nothing until the driver was opened anew."""
+    """Codes after which good polls prove nothing until the driver was opened again."""
     minimums: tuple[MinimumVersion, ...] = ()
     competing_plugins: tuple[CompetingPlugin, ...] = ()
 

@@ -16,7 +16,7 @@ from tessera_schema.kube import Container, Quantity
 def complete_resources(
     container: Container, amounts: Mapping[str, int | None], env: Mapping[str, str] | None = None
 ) -> ContainerChange | None:
-    """The change that makes limits and requests say `amounts` (None = not ours to say) and adds
+    """The change that makes limits and requests say `amounts` (None = left as it is) and adds
     the variables of `env` that the container lacks; None where nothing is to change."""
     said = {variable.name for variable in container.env}
     missing = {name: text for name, text in (env or {}).items() if name not in said}

@@ -1,1 +1,1 @@
-"""The dialects, each one module or package beside this file; adding one is adding its file."""
+"""The dialects, each one module or package next to this file; adding one is adding its file."""

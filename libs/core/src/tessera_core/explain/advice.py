@@ -1,7 +1,7 @@
 """What would help a pod that waits: to ask for less, to ask for something else, or to wait for
 others to end. `tessera_core.explain.remedies` works it out.
 
-It is about the books as they are, and promises nothing: what is free may be taken by a pod that
+It is about the ledger as it is, and promises nothing: what is free may be taken by a pod that
 comes first.
 """
 
@@ -155,7 +155,7 @@ def _too_many(a: Advice) -> str:
     return f"no node has {a.count} cards that would do (most: {a.most_cards}): {most}"
 
 
-def _held(a: Advice) -> str:
+def _in_use(a: Advice) -> str:
     names = " and ".join(h.called for h in a.holders)
     wait = f"wait for {names or 'other pods to end'}"
     free = a.largest_free
@@ -192,7 +192,7 @@ _SENTENCES: Final[Mapping[Barrier, Callable[[Advice], str]]] = {
     Barrier.TOO_LARGE: _too_large,
     Barrier.TOO_MANY: _too_many,
     Barrier.QUOTA: lambda a: a.said,
-    Barrier.HELD: _held,
+    Barrier.HELD: _in_use,
     Barrier.TOGETHER: lambda _: (
         "each container by itself has room, all of them on one node have not: ask for less, or for "
         "fewer containers in one pod"

@@ -1,4 +1,4 @@
-"""Who holds what of each card: the books of a cluster, node by node, as people and programs read
+"""Who holds what of each card: the ledger of a cluster, node by node, as people and programs read
 them. It shows what was read of a cluster, so that what is missing there is seen.
 """
 
@@ -75,12 +75,12 @@ def unpublished(
     """A warning for each vendor whose cards a node counts in its capacity and nobody publishes."""
     vendors = {node.name: {c.card.vendor for c in node.cards} for node in listed}
     for node in nodes:
-        told: set[str] = set()
+        reported: set[str] = set()
         for name, quantity in node.status.capacity.items():
             vendor = next((d.vendor for d in registry.readers.values() if name in d.resources), "")
-            missing = vendor and vendor not in vendors.get(node.name, ()) and vendor not in told
+            missing = vendor and vendor not in vendors.get(node.name, ()) and vendor not in reported
             if missing and _is_some(quantity):
-                told.add(vendor)
+                reported.add(vendor)
                 yield (
                     f"node {node.name}: status.capacity[{name}]: {quantity}, and nothing on the "
                     f"node says which {vendor} cards these are: if a plugin of whole cards alone "

@@ -1,8 +1,8 @@
 """Why every pod got the answer it got: kept per pod, bounded, rendered when asked.
 
-A record of a pod that waits names the ledger generation that it was judged under, and the books of
-the last generations are kept: a thousand equal pods cost one copy. When the copy is gone, the pod
-is explained from today's books.
+A record of a pod that waits names the ledger generation that it was decided under, and the ledger
+of the last generations are kept: a thousand equal pods cost one copy. When the copy is gone, the
+pod is explained from today's ledger.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tessera_schema.verdicts import UnmetReason, Verdict
 
 MOST_RECORDS: Final = 32 << 20
 """Bytes of all records, requests as JSON: some fifty thousand usual ones. A pod whose record is
-gone is judged anew at its next attempt."""
+gone is decided again at its next attempt."""
 MOST_MESSAGE: Final = 1_024
 """Letters of what no node can change, which quotes the pod's own values."""
 _RECORD: Final = 512
-"""Bytes of a record beside its request and its texts."""
+"""Bytes of a record without its request and its texts."""
 MAX_COPIES: Final = 16
 """A copy of the use of 5,000 nodes x 8 cards takes 1.3 MB."""
 
@@ -77,7 +77,7 @@ class DecisionLog:
         self._records = Cache[Decision](MOST_RECORDS)
         self._offered: Bools | None = None
         """The rows of the last record: most records share them."""
-        self._books: dict[int, Fleet] = {}
+        self._ledger: dict[int, Fleet] = {}
 
     def get(self, uid: str) -> Decision | None:
         """The pod's record."""
@@ -95,13 +95,13 @@ class DecisionLog:
             decision.over = f"{decision.over[: MOST_MESSAGE - 3]}..."
         self._records.keep(decision.uid, decision, self._size(decision))
         waits = decision.verdict is Verdict.WAITING and not decision.over
-        if waits and decision.generation not in self._books:
-            self._books[decision.generation] = fleet.snapshot()
-            if len(self._books) > MAX_COPIES:
-                del self._books[next(iter(self._books))]
+        if waits and decision.generation not in self._ledger:
+            self._ledger[decision.generation] = fleet.snapshot()
+            if len(self._ledger) > MAX_COPIES:
+                del self._ledger[next(iter(self._ledger))]
 
     @property
-    def kept(self) -> tuple[int, int]:
+    def size(self) -> tuple[int, int]:
         """How many records there are, and their bytes."""
         return len(self._records), self._records.bytes
 
@@ -121,31 +121,33 @@ class DecisionLog:
             return iter(())
         if decision.over or decision.request is None:
             return iter([(UnmetReason(reason=decision.reason, message=decision.over),)])
-        books = self._books.get(decision.generation)
-        fleet = books or today
-        apart = _not_offered(decision, fleet) if books is not None else {}
+        ledger = self._ledger.get(decision.generation)
+        fleet = ledger or today
+        apart = _not_offered(decision, fleet) if ledger is not None else {}
         whys = node_by_node(fleet, units(decision.request), decision.allowance, apart)
         return _with_untried(whys, fleet, decision.untried) if decision.untried else whys
 
     def offered(self, decision: Decision, today: Fleet) -> Bools | None:
         """The rows of `today` whose nodes were offered when it was decided; None = all, as far as
         is known."""
-        books = self._books.get(decision.generation)
-        if decision.candidates is None or books is None:
+        ledger = self._ledger.get(decision.generation)
+        if decision.candidates is None or ledger is None:
             return None
-        left = {books.names[i] for i in np.flatnonzero(~decision.candidates).tolist()}
+        left = {ledger.names[i] for i in np.flatnonzero(~decision.candidates).tolist()}
         return np.array([name not in left for name in today.names], np.bool_)
 
     def record(self, uid: str, today: Fleet) -> DecisionRecord | None:
         """The pod's decision in full, None for a pod that was never asked about."""
         decision = self._records.get(uid)
-        return None if decision is None else self.told(decision, self.why(uid, today), today)
+        return None if decision is None else self.record_with(decision, self.why(uid, today), today)
 
-    def told(self, decision: Decision, whys: Sequence[UnmetReason], today: Fleet) -> DecisionRecord:
+    def record_with(
+        self, decision: Decision, whys: Sequence[UnmetReason], today: Fleet
+    ) -> DecisionRecord:
         """A decision with its reasons, which `whys` gave."""
         message = decision.over
         if whys and not message:
-            message = summary(whys, len(self._books.get(decision.generation, today).rows))
+            message = summary(whys, len(self._ledger.get(decision.generation, today).rows))
             if decision.untried:
                 message += "; " + _UNTRIED.format(decision.untried)
         return DecisionRecord(

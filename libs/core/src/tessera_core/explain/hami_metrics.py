@@ -1,9 +1,9 @@
-"""What HAMi's scheduler tells Prometheus, from our books: its names, labels and units.
+"""What HAMi's scheduler exports to Prometheus, from Tessera's ledger: its names, labels and units.
 
 Memory is in bytes. Cores are percent of a card despite the names, and `device_cores` are what the
 card has; `hami_node_gpu_memory_allocated_ratio` is 0 to 1 and left out for a card of unknown
 memory. The older names, which HAMi writes on demand, mean the same with other labels. All cards
-are told, of whatever vendor, and everybody's use of them.
+are reported, of whatever vendor, and everybody's use of them.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Family(Struct, frozen=True):
 
 def families(fleet: Fleet, grants: Iterable[Grant], *, legacy: bool = False) -> list[Family]:
     """All of it. The fleet must not change meanwhile: give a snapshot."""
-    told = [*_of_cards(fleet), *_of_pods(fleet, grants)]
-    return [*told, *map(_older, told)] if legacy else told
+    families = [*_of_cards(fleet), *_of_pods(fleet, grants)]
+    return [*families, *map(_older, families)] if legacy else families
 
 
-def text(told: Iterable[Family]) -> Iterator[str]:
+def text(families: Iterable[Family]) -> Iterator[str]:
     """As Prometheus reads it, line by line."""
-    for family in told:
+    for family in families:
         yield f"# TYPE {family.name} gauge\n"
         for values, number in family.samples:
             pairs = zip(family.labels, values, strict=True)

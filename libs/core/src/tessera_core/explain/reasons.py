@@ -1,6 +1,6 @@
 """Why a pod does not fit, in numbers, node by node: rendered when somebody asks.
 
-A card's reason is the first test of the ladder that it fails; the message adds how much was
+A card's reason is the first of the predicates that it fails; the message adds how much was
 asked and what the best of those cards had.
 """
 
@@ -21,7 +21,7 @@ from tessera_core.fleet.needs import CardNeeds
 from tessera_core.placement.card_choice import scopes
 from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.predicates import asks_for_left_alone
+from tessera_core.placement.predicates import wants_left_alone_mode
 from tessera_core.placement.units import PlacementUnit
 from tessera_core.quota.allowance import Allowance
 from tessera_schema.cards import MIB, Card
@@ -222,7 +222,7 @@ def _model_and_mode(card: Card, *, with_mode: bool) -> str:
 
 
 def _mode(r: _Refused) -> str:
-    if asks_for_left_alone(r.unit.lead):
+    if wants_left_alone_mode(r.unit.lead):
         mode = MODES_LEFT_ALONE[0].upper()
         return (
             f"{r.who} asks for a {mode} card; no card of this cluster is in {mode} mode that "

@@ -1,4 +1,4 @@
-"""What a pod that waits is told in one sentence, beside the words of
+"""What a pod that waits shows in one sentence, after the words of
 `tessera_core.explain.node_reasons`: what a limit of its namespace says, or that no card or node of
 the cluster could ever do.
 
@@ -34,7 +34,7 @@ _LASTING: Final = frozenset(
 
 
 class WaitingPodMessages:
-    """Sentences about pods that wait, by the books as they are."""
+    """Sentences about pods that wait, by the ledger as it is."""
 
     def __init__(self, registry: DialectRegistry, ledger: Ledger) -> None:
         """Both are shared with the rest of the scheduler."""
@@ -47,12 +47,12 @@ class WaitingPodMessages:
         admission = admit(self._registry, pod, allowed=allowed)
         if not isinstance(admission, AdmittedPod) or not admission.request.containers:
             return f"{reason.wire} on most nodes"
-        said = self._lasting(admission.request, pod)
+        said = self._permanent(admission.request, pod)
         if not said and reason is Reason.RESOURCE_QUOTA_NOT_FIT:
             said = self._of_quota(admission.request)
         return (said or f"{reason.wire} on most nodes")[:MOST_SENTENCE]
 
-    def _lasting(self, request: PodRequest, pod: Pod) -> str:
+    def _permanent(self, request: PodRequest, pod: Pod) -> str:
         ledger, unit = self._ledger, memory_unit(self._registry.dialects, pod)
         allowance = ledger.allowance(request.namespace)
         advice = advise(ledger.fleet, ledger.on, request, allowance, unit=unit)
@@ -67,5 +67,5 @@ class WaitingPodMessages:
             return ""
         unfit = placer.fit(int(rows[0]), wanted, self._ledger.allowance(request.namespace))
         whys = reasons_of_node("", unfit) if isinstance(unfit, NoFit) else []
-        ours = (w.message for w in whys if w.reason is Reason.RESOURCE_QUOTA_NOT_FIT)
-        return next(ours, "").partition(": ")[2]
+        by_quota = (w.message for w in whys if w.reason is Reason.RESOURCE_QUOTA_NOT_FIT)
+        return next(by_quota, "").partition(": ")[2]

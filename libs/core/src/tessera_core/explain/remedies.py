@@ -43,11 +43,11 @@ _PODS: Final = 4
 """Pods of one card that are waited for at most."""
 _SHOWN: Final = 4
 """Models that are named."""
-_Rungs = list[tuple[Reason, Bools]]
-_Held = Mapping[int, Sequence[tuple[Charge, LedgerEntry]]]
+_ByReason = list[tuple[Reason, Bools]]
+_SharesOn = Mapping[int, Sequence[tuple[Charge, LedgerEntry]]]
 """Column -> what pods hold of the card, those that hold most first."""
 OnNode = Callable[[str], Iterable[LedgerEntry]]
-"""Node -> the pods in the books that are on it."""
+"""Node -> the pods in the ledger that are on it."""
 
 
 def memory_unit(dialects: Mapping[str, Dialect], pod: Pod) -> PodMemoryUnit:
@@ -90,7 +90,8 @@ def advise(
 
 
 class _Search:
-    """One unit beside all cards: those that do now, and those that would if nobody used them."""
+    """One unit compared with all cards: those that do now, and those that would if nobody used
+    them."""
 
     def __init__(self, fleet: Fleet, unit: PlacementUnit, usable: Bools) -> None:
         self._fleet, self._unit, self._request = fleet, unit, unit.lead
@@ -98,19 +99,21 @@ class _Search:
         self._ids = ids_in(fleet, unit.lead)
         self._need = unit.need(fleet.cards, fleet.models)
         self._mine = fleet.of_vendor(unit.lead.vendor) & usable[:, None]
-        self._idle = self._rungs(fleet.cards.idle())
-        self._now = self._rungs(fleet.cards)
+        self._idle = self._by_reason(fleet.cards.idle())
+        self._now = self._by_reason(fleet.cards)
         self._could = predicates.passed(self._idle, self._mine)
 
-    def _rungs(self, cards: CardColumns) -> _Rungs:
+    def _by_reason(self, cards: CardColumns) -> _ByReason:
         fleet = self._fleet
         return predicates.predicates(
             self._request, self._need, cards, models=fleet.models, modes=fleet.modes, ids=self._ids
         )
 
-    def _but(self, rungs: _Rungs, *reasons: Reason) -> Bools:
+    def _but(self, by_reason: _ByReason, *reasons: Reason) -> Bools:
         """The cards that fail no other test than these."""
-        return predicates.passed([rung for rung in rungs if rung[0] not in reasons], self._mine)
+        return predicates.passed(
+            [entry for entry in by_reason if entry[0] not in reasons], self._mine
+        )
 
     def _enough(self, cards: Bools) -> Bools:
         """The rows with as many of these cards as are asked."""
@@ -119,7 +122,7 @@ class _Search:
 
     def advice(self, on: OnNode, uid: str, unit: PodMemoryUnit) -> Advice:
         """Barrier.NONE where some node has room for the unit."""
-        about = self._asked(unit)
+        about = self._described(unit)
         if self._enough(predicates.passed(self._now, self._mine)).any():
             return about
         if not self._mine.any():
@@ -135,7 +138,7 @@ class _Search:
         )  # fmt: skip
         return self._with_free(held)
 
-    def _asked(self, unit: PodMemoryUnit) -> Advice:
+    def _described(self, unit: PodMemoryUnit) -> Advice:
         request, need = self._request, self._need
         among = self._could if self._could.any() else self._mine
         alone = np.logical_or(need.alone, request.policy.idle_cards_only)
@@ -213,7 +216,9 @@ class _Search:
         """The fewest pods of one of a few nodes that leave room by ending."""
         best: tuple[BlockingPod, ...] = ()
         for row in self._nearest():
-            held = self._held(row, [e for e in on(self._fleet.names[row]) if e.grant.uid != uid])
+            held = self._shares_on(
+                row, [e for e in on(self._fleet.names[row]) if e.grant.uid != uid]
+            )
             found = self._holders(row, held)
             if found and (not best or len(found) < len(best)):
                 best = found
@@ -230,7 +235,7 @@ class _Search:
         fewest = rows[sharers[rows].argsort(kind="stable")[:_NODES]]
         return list(dict.fromkeys([*most.tolist(), *fewest.tolist()]))
 
-    def _held(self, row: int, entries: Iterable[LedgerEntry]) -> _Held:
+    def _shares_on(self, row: int, entries: Iterable[LedgerEntry]) -> _SharesOn:
         node, could = self._fleet.names[row], self._could[row]
         held: dict[int, list[tuple[Charge, LedgerEntry]]] = {}
         for entry in entries:
@@ -242,7 +247,7 @@ class _Search:
             each.sort(key=lambda h: (-h[0].exclusive, -h[0].memory_bytes, -h[0].cores_milli))
         return held
 
-    def _holders(self, row: int, held: _Held) -> tuple[BlockingPod, ...]:
+    def _holders(self, row: int, held: _SharesOn) -> tuple[BlockingPod, ...]:
         freed = self._freed(row, held)
         if len(freed) < self._count:
             return ()
@@ -259,17 +264,17 @@ class _Search:
             for (namespace, name), charge in sums.items()
         )  # fmt: skip
 
-    def _freed(self, row: int, held: _Held) -> dict[int, int]:
+    def _freed(self, row: int, held: _SharesOn) -> dict[int, int]:
         """Column -> how many of its pods have to end until the card would do, where few do."""
         fleet, state = self._fleet, self._fleet.cards.at(row)
         need = self._unit.need(state, fleet.models)
         ids = None if self._ids is None else self._ids[row]
         freed: dict[int, int] = {}
         for gone in range(_PODS + 1):
-            rungs = predicates.predicates(
+            by_reason = predicates.predicates(
                 self._request, need, state, models=fleet.models, modes=fleet.modes, ids=ids
             )
-            for column in np.flatnonzero(predicates.passed(rungs, self._could[row])).tolist():
+            for column in np.flatnonzero(predicates.passed(by_reason, self._could[row])).tolist():
                 freed.setdefault(column, gone)
             for column, each in held.items():
                 if gone < len(each):

@@ -1,6 +1,6 @@
-"""Whether a grant fits its cards: the ledger's own check, whoever chose them.
+"""Whether a grant fits its cards: the ledger's own check, whatever chose them.
 
-It repeats the tests of `tessera_core.placement.predicates` that protect the books (health, slots,
+It repeats the tests of `tessera_core.placement.predicates` that protect the ledger (health, slots,
 memory, cores, exclusiveness), and those alone: a grant that was chosen by other rules, or a moment
 ago, must still never take a card beyond what it has.
 """

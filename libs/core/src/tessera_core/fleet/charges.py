@@ -1,7 +1,8 @@
 """What a pod's shares cost each card, given how long each container lives.
 
 Kubernetes' own rule, per card: app containers and sidecars run together; an init container runs
-beside the sidecars that were started before it. A card is charged the larger of the two sums.
+together with the sidecars that were started before it. A card is charged the larger of the two
+sums.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Tally:
         """Nothing has come."""
         self.running: dict[str, Charge] = {}
         self.peaks: dict[str, Charge] = {}
-        """While init containers run, beside what runs from before them."""
+        """While init containers run, together with what runs from before them."""
 
     def add(self, share: Share) -> None:
         """The next share."""

@@ -1,8 +1,8 @@
-"""Cores as the books count them: whole thousandths of a percent of a card.
+"""Cores as the ledger counts them: whole thousandths of a percent of a card.
 
 What is asked, granted, limited and published says percent, and may be a fraction (33.3). Sums of
 such fractions depend on their order and leave rests: an empty card would be a little used. So a
-percentage becomes a whole number once, where it enters the books, and is one until it is shown.
+percentage becomes a whole number once, where it enters the ledger, and is one until it is shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ bits."""
 
 
 def milli(percent: float) -> int:
-    """Percent in the books' units: the nearest whole number, and at least 1 of what is more than
+    """Percent in the ledger's units: the nearest whole number, and at least 1 of what is more than
     nothing, for no cores at all means no limit of cores."""
     if percent <= 0:
         return 0
@@ -26,5 +26,5 @@ def milli(percent: float) -> int:
 
 
 def percent(units: int) -> float:
-    """The books' units in percent, as they are written and shown; whole ones as whole numbers."""
+    """The ledger's units in percent, as they are written and shown; whole ones as whole numbers."""
     return units / MILLI if units % MILLI else units // MILLI

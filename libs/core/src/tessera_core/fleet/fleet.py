@@ -2,7 +2,7 @@
 
 A filter over thousands of nodes is then a few array operations
 (`tessera_core.placement.predicates`). Rows are nodes, columns their cards; a free row has no card.
-The ledger owns the truth about who holds what and tells the fleet.
+The ledger owns the truth about who holds what and updates the fleet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tessera_schema.cards import Card
 from tessera_schema.reasons import Reason
 
 MODES_LEFT_ALONE: Final = ("mig",)
-"""Cards in these modes are not cut into tiles. They are set in hardware: a card whose source names
+"""Cards in these modes are not cut into shares. They are set in hardware: a card whose source names
 no mode is in none of them."""
 _MOST_CHANGES: Final = 4_096
 
@@ -97,9 +97,10 @@ class Fleet:
         self.pressed: dict[str, Mapping[str, int]] = {}
         """Node -> card's id -> its pressure, where that is not 0. Set by `set_pressure`."""
         self.given: dict[str, frozenset[str]] = {}
-        """Node -> vendors whose cards an agent of ours gives there. Set by who reads nodes."""
+        """Node -> vendors whose cards Tessera's agent gives there. Set by the reader of nodes."""
         self.missing: dict[str, frozenset[str]] = {}
-        """Node -> vendors whose cards are expected there and not published. Set by who reads nodes.
+        """Node -> vendors whose cards are expected there and not published. Set by the reader of
+        nodes.
         """
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._columns: list[dict[str, Ints]] = []

@@ -1,7 +1,7 @@
 """What a container that holds shares is given by one vendor's agent: the vendor's part, and over it
 the dialect's, which the scheduler wrote into the grant.
 
-The cards' identity is the vendor's to tell: a dialect may number cards otherwise than the node
+The cards' identity is given by the vendor: a dialect may number cards otherwise than the node
 does. Of the dialect's part, folders and device nodes are left out: they belong to the system that
 it comes from, which does not run here, and a source that is missing fails the container. Where that
 system mounts the driver, our own links to it are mounted.

@@ -24,7 +24,7 @@ def written_annotations(
     given: frozenset[str] = _NOBODY,
 ) -> dict[str, str]:  # fmt: skip
     """Our grant, and every dialect's own result keys. `given` are the vendors whose cards an agent
-    of ours gives on the node."""
+    of Tessera's gives on the node."""
     placed = _placed(registry, pod, grant, cards, now_ns, given)
     return _written(registry, grant, placed)
 

@@ -1,8 +1,8 @@
 """The shared region of HAMi-core (`libvgpu.so`), so that containers it limits are measured too.
 
 The file is written by the container: every number is clamped, and nothing is believed that makes
-no sense. Both layouts in use are read, on x86-64: v1 names its version, v0 has none and is told by
-its size (HAMi's own monitor tells them apart in the same way). The file is one byte longer than
+no sense. Both layouts in use are read, on x86-64: v1 names its version, v0 has none and is known by
+its size (HAMi's own monitor distinguishes them in the same way). The file is one byte longer than
 the region.
 """
 
@@ -49,7 +49,7 @@ class Region(Struct, frozen=True, kw_only=True):
     pids: tuple[int, ...]
     """Of living processes, as the container numbers them."""
     last_kernel: int
-    """Unix time in seconds of the latest launch; 0 = unknown (v0 does not tell)."""
+    """Unix time in seconds of the latest launch; 0 = unknown (v0 does not record it)."""
 
 
 class _Shape(Struct, frozen=True, kw_only=True):

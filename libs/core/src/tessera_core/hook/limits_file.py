@@ -1,4 +1,4 @@
-"""The limits file: what the agent tells the hook in one container. 4,096 bytes, pure encoding.
+"""The limits file: what the agent writes for the hook in one container. 4,096 bytes, pure encoding.
 
 Writing it under its sequence rule is `tessera_agent.containers.hook_files`' part.
 """
@@ -65,7 +65,7 @@ class Flag(IntFlag):
     CLOSED = 4
     """Without a usage file memory is refused."""
     SCALE_UTILIZATION = 8
-    """Utilisation is shown as a part of the tile, not of the card."""
+    """Utilisation is shown as a part of the share, not of the card."""
 
 
 class CardFlag(IntFlag):

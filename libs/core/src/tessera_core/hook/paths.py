@@ -1,7 +1,7 @@
 """Where the hook library and its files are, on the node and in a container: one place for all.
 
 The library reaches the node as a new, versioned file behind a link that is renamed into place,
-so a running process never sees it change (`libs/hook`). What installs it lays links beside it that
+so a running process never sees it change (`libs/hook`). What installs it lays links next to it that
 lead, in a container, to where the vendor's runtime puts the driver.
 """
 

@@ -1,7 +1,7 @@
-"""A glance at one card's record of a usage file: the few counters that lending needs ten times a
-second, in 64 and 40 bytes. What the file says of everything else is `usage`'s part.
+"""A short read of one card's record of a usage file: the few counters that lending needs ten times
+a second, in 64 and 40 bytes. What the file says of everything else is `usage`'s part.
 
-The container writes them: they are told as they are, and whoever uses them bounds what follows.
+The container writes them: they are passed on as they are, and the user of them bounds what follows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tessera_core.hook.records import CARDS, ORDER, UUID_BYTES, text_of, uuid_ke
 from tessera_core.hook.usage_file import CARD, CARD_AT
 
 SIZE: Final = CARD.offsets["last_launch_ns"]
-"""Bytes from a record's beginning that a glance takes in."""
+"""Bytes from a record's beginning that a short read takes in."""
 _COUNTERS: Final = Packed(f"{ORDER}QQQ")
 _COUNTERS_AT: Final = CARD.offsets["gpu_ns"]
 

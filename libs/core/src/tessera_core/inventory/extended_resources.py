@@ -2,9 +2,10 @@
 resource name the node's cards amount to.
 
 kube-scheduler wakes a pod that fitted nowhere for a node only when that node has every name that
-the pod asks for, those that it is told to ignore included, and kubelet adds the amounts up over its
-pods. So each name has what a dialect could ask of these cards if all pods spoke that one: never
-less than the books can grant. What is free is in the books; cards are never read from such amounts.
+the pod asks for, those that it is configured to ignore included, and kubelet adds the amounts up
+over its pods. So each name has what a dialect could ask of these cards if all pods spoke that one:
+never less than the ledger can grant. What is free is in the ledger; cards are never read from such
+amounts.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A node may carry our own annotation, HAMi's register, Koordinator's Device and plain capacities at
 the same time. The most precise source names the cards; the others may add what it does not know
-(topology, minor numbers) and take health away, and disagreements are told.
+(topology, minor numbers) and take health away, and disagreements are reported.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class NodeCards(Struct, frozen=True, kw_only=True):
     cards: tuple[Card, ...] = ()
     warnings: tuple[str, ...] = ()
     given: frozenset[str] = frozenset()
-    """Vendors whose cards an agent of ours gives to containers."""
+    """Vendors whose cards Tessera's agent gives to containers."""
     allocated: AllocatedResources = NOTHING_ALLOCATED
     """What of the node kubelet asks device plugins for."""
     missing: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ def node_cards_with_allocations(
     `customs` are custom resources by name: those named like the node are asked. With `labelled`,
     which is for plans, cards that only labels name count where nothing else names any.
     """
-    found, seen = _ours(registry, node), node
+    found, seen = _own_inventories(registry, node), node
     advertised = (i.advertised for i in found)
     node = without_advertised(node, _registered(registry, found).union(*advertised))
     for dialect in registry.readers.values():
@@ -92,18 +92,18 @@ def node_cards_with_allocations(
     cards: list[Card] = []
     for vendor in dict.fromkeys(i.vendor for i in found):
         sources = [i for i in found if i.vendor == vendor]
-        merged, told = _merge(
+        merged, problems = _merge(
             node.name, [i for i in sources if i.cards or i.precision is Precision.TESSERA]
         )
         cordoned = {card for source in sources for card in source.cordoned}
         cards += [replace(c, cordoned=True) if c.id in cordoned else c for c in merged]
         unknown = sorted(cordoned - {c.id for c in merged})
         if unknown:
-            told.append(
+            problems.append(
                 f"node {node.name}: cordoned {vendor} cards {', '.join(unknown[:4])}: no such card "
                 "on the node; correct the list"
             )
-        warnings += told
+        warnings += problems
     given, allocated = _giving(registry, found)
     unique = _with_unique_ids(node.name, _in_pool(registry, node, cards), warnings)
     expected = _expected(registry, seen).union(i.vendor for i in found)
@@ -143,10 +143,10 @@ def _expected(registry: DialectRegistry, node: Node) -> frozenset[str]:
     return frozenset(named).union(labelled, there)
 
 
-def _registered(registry: DialectRegistry, ours: Sequence[Inventory]) -> frozenset[str]:
+def _registered(registry: DialectRegistry, own: Sequence[Inventory]) -> frozenset[str]:
     """The names that our agents have kubelet count on the node, as many as it may run."""
     asked = (
-        i.vendor for i in ours if i.giving and not registry.vendors[i.vendor].own_plugin_allocates
+        i.vendor for i in own if i.giving and not registry.vendors[i.vendor].own_plugin_allocates
     )
     return _names(registry, frozenset(asked))
 
@@ -155,28 +155,28 @@ def _giving(
     registry: DialectRegistry, found: Sequence[Inventory]
 ) -> tuple[frozenset[str], AllocatedResources]:
     """Vendors whose cards our agent gives, and what kubelet asks whose device plugins for."""
-    given, ours, theirs = set(), set(), set()
+    given, by_agent, by_own_plugin = set(), set(), set()
     there = [i for i in found if i.cards or i.precision is Precision.TESSERA]
     for vendor in {i.vendor for i in there}:
         best = min((i for i in there if i.vendor == vendor), key=_rank)
         by_us = best.precision is Precision.TESSERA
         if _allocates(registry, vendor, best, by_us=by_us):
-            theirs.add(vendor)
+            by_own_plugin.add(vendor)
         elif by_us:
             given.add(vendor)
             if best.giving:
-                ours.add(vendor)
-    if not (ours or theirs):
+                by_agent.add(vendor)
+    if not (by_agent or by_own_plugin):
         return frozenset(given), NOTHING_ALLOCATED
     return frozenset(given), AllocatedResources(
-        by_agent=_names(registry, frozenset(ours)),
-        by_own_plugin=_names(registry, frozenset(theirs)),
+        by_agent=_names(registry, frozenset(by_agent)),
+        by_own_plugin=_names(registry, frozenset(by_own_plugin)),
     )
 
 
 def _allocates(registry: DialectRegistry, vendor: str, best: Inventory, *, by_us: bool) -> bool:
-    """Whether a plugin that is not ours does: the vendor's, or where no agent of ours is, that of
-    the system that the cards are known from."""
+    """Whether a plugin that is not Tessera's does: the vendor's, or where Tessera's agent is not,
+    that of the system that the cards are known from."""
     if vendor in registry.vendors and registry.vendors[vendor].own_plugin_allocates:
         return True
     return not by_us and registry.readers[best.source].own_plugin_allocates
@@ -188,15 +188,15 @@ def _names(registry: DialectRegistry, vendors: frozenset[str]) -> frozenset[str]
 
 def _in_pool(registry: DialectRegistry, node: Node, cards: list[Card]) -> list[Card]:
     labels = node.metadata.labels
-    theirs = (label for dialect in registry.readers.values() for label in dialect.pool_labels)
-    pool = next((labels[label] for label in (POOL_LABEL, *theirs) if label in labels), "")
+    declared = (label for dialect in registry.readers.values() for label in dialect.pool_labels)
+    pool = next((labels[label] for label in (POOL_LABEL, *declared) if label in labels), "")
     if not pool:
         return cards
     return [replace(card, siting=replace(card.siting or Siting(), pool=pool)) for card in cards]
 
 
 def _with_unique_ids(node: str, cards: Sequence[Card], warnings: list[str]) -> tuple[Card, ...]:
-    """The books know a node's cards by id alone, whatever vendor they are of."""
+    """The ledger knows a node's cards by id alone, whatever vendor they are of."""
     unique: dict[str, Card] = {}
     for card in cards:
         if card.id in unique:
@@ -208,7 +208,7 @@ def _with_unique_ids(node: str, cards: Sequence[Card], warnings: list[str]) -> t
     return tuple(unique.values())
 
 
-def _ours(registry: DialectRegistry, node: Node) -> list[Inventory]:
+def _own_inventories(registry: DialectRegistry, node: Node) -> list[Inventory]:
     found = []
     for key, text in node.metadata.annotations.items():
         vendor = key.removeprefix(CARDS_PREFIX)
@@ -238,7 +238,7 @@ def _ours(registry: DialectRegistry, node: Node) -> list[Inventory]:
 
 def _credible(node: str, inventory: Inventory, warnings: list[str]) -> Inventory:
     """Without cards that no node has room for, or that no hardware can be: they would overflow the
-    books."""
+    ledger."""
     what = f"{inventory.source}'s {inventory.vendor}"
     cards = _as_many_as_fit(node, what, inventory.cards, warnings)
     odd = [c for c in cards if not _can_be(c)]
@@ -265,10 +265,10 @@ def _as_many_as_fit(
 
 def _short(warnings: Sequence[str]) -> tuple[str, ...]:
     """What is remembered of each node, and logged."""
-    told = [warning[:MOST_WARNING] for warning in warnings[:MOST_WARNINGS]]
+    short = [warning[:MOST_WARNING] for warning in warnings[:MOST_WARNINGS]]
     if len(warnings) > MOST_WARNINGS:
-        told.append(f"and {len(warnings) - MOST_WARNINGS} more warnings")
-    return tuple(told)
+        short.append(f"and {len(warnings) - MOST_WARNINGS} more warnings")
+    return tuple(short)
 
 
 def _can_be(card: Card) -> bool:

@@ -1,4 +1,4 @@
-"""Resource names that a node hands out before an agent of ours is there.
+"""Resource names that a node hands out before Tessera's agent is there.
 
 kubelet asks the device plugin that registered a name. A plan on a cluster of another system may
 put a pod on cards that its system publishes, while nothing on that node hands out the names that
@@ -17,7 +17,7 @@ from tessera_schema.grants import Grant
 from tessera_schema.kube import Node, Quantity
 from tessera_schema.verdicts import ContainerAfter
 
-_OURS: Final = "tessera"
+_TESSERA: Final = "tessera"
 
 
 class ServedNames:
@@ -60,7 +60,7 @@ class ServedNames:
     def _serves(self, node: str, name: str, asked: frozenset[str]) -> bool:
         dialect = self._registry.readers[name]
         there, sources = self._names[node], self._sources[node]
-        if (dialect.vendor, _OURS) in sources or asked & there:
+        if (dialect.vendor, _TESSERA) in sources or asked & there:
             return True
         # A system that publishes its cards without any of its names, or that borrows the name of
         # another system's plugin, gives them without kubelet.

@@ -35,7 +35,7 @@ Amounts = dict[str, int]
 
 
 class _Answer(Struct):
-    """What pods of one shape were told, and how much of the log of changed rows it knows."""
+    """The answers to pods of one shape, and how much of the log of changed rows it knows."""
 
     choice: Refusals
     refusals: dict[str, Refusal]
@@ -46,17 +46,20 @@ class KubeSchedulerFilters:
     """The nodes as kube-scheduler's filters see them.
 
     A node is not limited in what it does not list, except huge pages and extended resources:
-    hand-written nodes often list nothing. Amounts that cannot be read do not limit and are told in
-    `warnings`.
+    hand-written nodes often list nothing. Amounts that cannot be read do not limit and are reported
+    in `warnings`.
     """
 
     def __init__(
-        self, nodes: Sequence[Node], bound: Iterable[Pod] = (), ours: frozenset[str] = frozenset()
+        self,
+        nodes: Sequence[Node],
+        bound: Iterable[Pod] = (),
+        managed: frozenset[str] = frozenset(),
     ) -> None:
         """Takes in the nodes and what the pods bound to them request. `ours` are the resources of
         dialects, which are not counted here."""
         self.warnings: list[str] = []
-        self._ours = ours
+        self._managed = managed
         self._nodes = tuple(nodes)
         self._rows = {node.name: row for row, node in enumerate(self._nodes)}
         self._total: dict[str, Floats] = {}
@@ -76,7 +79,7 @@ class KubeSchedulerFilters:
         spec = pod.spec
         shape = msgspec.json.encode((spec.node_selector, spec.tolerations, spec.affinity))
         try:
-            asked = pod_requests(pod, self._ours)
+            asked = pod_requests(pod, self._managed)
         except BadQuantity as e:
             return self._everywhere(str(e))
         key = (shape, tuple(sorted(asked.items())))
@@ -94,7 +97,7 @@ class KubeSchedulerFilters:
         row = self._rows.get(node)
         if row is None:
             return
-        for name, amount in pod_requests(pod, self._ours).items():
+        for name, amount in pod_requests(pod, self._managed).items():
             if name in self._used or _must_be_listed(name):
                 self._column(name)
                 self._used[name][row] += amount
@@ -105,7 +108,7 @@ class KubeSchedulerFilters:
     def _list(self, row: int, node: Node) -> None:
         amounts = node.status.allocatable or node.status.capacity
         for name, quantity in amounts.items():
-            if not is_counted(name, self._ours):
+            if not is_counted(name, self._managed):
                 continue
             try:
                 total = _read(name, quantity)
@@ -129,7 +132,7 @@ class KubeSchedulerFilters:
         except BadQuantity as e:
             self.warnings.append(f"pod {pod.name}: {e}: counted as asking nothing of its node")
 
-    # -- what pods are told
+    # -- the answers to pods
 
     def _choose(self, shape: bytes, pod: Pod) -> Refusals:
         if shape not in self._choices:
@@ -155,28 +158,28 @@ class KubeSchedulerFilters:
                 short |= self._column(name) - self._used[name] < amount
         refusals = dict(choice)
         for row in np.flatnonzero(short).tolist():
-            self._judge(row, choice, asked, refusals)
+            self._refusal(row, choice, asked, refusals)
         return _Answer(choice, refusals, len(self._changed))
 
     def _renew(self, answer: _Answer, asked: Amounts) -> None:
-        """Only rows that changed are judged anew; an answer already given is never altered."""
+        """Only rows that changed are tested again; an answer already given is never altered."""
         changed = set(self._changed[answer.known :])
         answer.known = len(self._changed)
         if changed:
             answer.refusals = dict(answer.refusals)
             for row in changed:
-                self._judge(row, answer.choice, asked, answer.refusals)
+                self._refusal(row, answer.choice, asked, answer.refusals)
 
-    def _judge(
+    def _refusal(
         self, row: int, choice: Refusals, asked: Amounts, refusals: dict[str, Refusal]
     ) -> None:
         node = self._nodes[row].name
         if node in choice:
             return
         text = "; ".join(
-            f"{name}: asks {_shown(name, amount)}, "
-            f"{_shown(name, max(self._total[name][row] - self._used[name][row], 0))} of "
-            f"{_shown(name, self._total[name][row])} free"
+            f"{name}: asks {_text(name, amount)}, "
+            f"{_text(name, max(self._total[name][row] - self._used[name][row], 0))} of "
+            f"{_text(name, self._total[name][row])} free"
             for name, amount in asked.items()
             if amount
             and name in self._total
@@ -188,9 +191,9 @@ class KubeSchedulerFilters:
             refusals.pop(node, None)
 
 
-def is_counted(name: str, ours: Container[str]) -> bool:
+def is_counted(name: str, managed: Container[str]) -> bool:
     """True for what kubelet accounts for, and for extended resources that are not `ours`."""
-    return name in _NATIVE or (_must_be_listed(name) and name not in ours)
+    return name in _NATIVE or (_must_be_listed(name) and name not in managed)
 
 
 def _must_be_listed(name: str) -> bool:
@@ -198,12 +201,12 @@ def _must_be_listed(name: str) -> bool:
     return name.startswith(_HUGE) or "/" in name
 
 
-def pod_requests(pod: Pod, ours: Container[str] = frozenset()) -> Amounts:
+def pod_requests(pod: Pod, managed: Container[str] = frozenset()) -> Amounts:
     """What the pod requests of a node, by Kubernetes' rule. Raises BadQuantity naming the field.
 
-    App containers and sidecars run together; an init container runs beside the sidecars started
-    before it; the larger counts, unless the pod as a whole requests another amount; plus the
-    overhead of the runtime class, plus one pod. A limit without a request is a request.
+    App containers and sidecars run together; an init container runs together with the sidecars
+    started before it; the larger counts, unless the pod as a whole requests another amount; plus
+    the overhead of the runtime class, plus one pod. A limit without a request is a request.
     """
     running: Amounts = {}
     sidecars: Amounts = {}
@@ -211,22 +214,22 @@ def pod_requests(pod: Pod, ours: Container[str] = frozenset()) -> Amounts:
     for position, container, role in roles(pod):
         resources = container.resources
         field = f"container {container.name or position}: resources"
-        own = _amounts(resources, field, ours)
+        own = _amounts(resources, field, managed)
         if role is Role.INIT:
             highest = _larger(highest, _plus(own, sidecars))
             continue
         running = _plus(running, own)
         if role is Role.SIDECAR:
             sidecars = _plus(sidecars, own)
-    whole_pod = _amounts(pod.spec.resources, "spec.resources", ours)
-    overhead = _amounts(Resources(requests=pod.spec.overhead), "spec.overhead", ours)
+    whole_pod = _amounts(pod.spec.resources, "spec.resources", managed)
+    overhead = _amounts(Resources(requests=pod.spec.overhead), "spec.overhead", managed)
     return {**_plus({**_larger(running, highest), **whole_pod}, overhead), _PODS: 1}
 
 
-def _amounts(resources: Resources, field: str, ours: Container[str]) -> Amounts:
+def _amounts(resources: Resources, field: str, managed: Container[str]) -> Amounts:
     found: Amounts = {}
     for name, quantity in {**resources.limits, **resources.requests}.items():
-        if is_counted(name, ours) and name != _PODS:
+        if is_counted(name, managed) and name != _PODS:
             try:
                 found[name] = _read(name, quantity)
             except BadQuantity as e:
@@ -251,7 +254,7 @@ def _larger(a: Amounts, b: Amounts) -> Amounts:
     }
 
 
-def _shown(name: str, amount: float) -> str:
+def _text(name: str, amount: float) -> str:
     if name == "cpu":
         return f"{amount / 1000:g}"
     if name == _PODS or "/" in name:

@@ -1,4 +1,4 @@
-"""What the ledger writes down of a pod, what it is told, and how it refuses."""
+"""What the ledger writes down of a pod, what it is given, and how it refuses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tessera_schema.reasons import Reason
 
 
 class LedgerEntry(Struct, kw_only=True):
-    """One pod in the books."""
+    """One pod in the ledger."""
 
     grant: Grant
     phase: AllocationPhase
@@ -38,7 +38,7 @@ class TransactionRefused(Struct, frozen=True, kw_only=True):
 
 
 class ObservedPod(Struct, frozen=True, kw_only=True):
-    """A pod as the API server shows it. Without a grant it holds nothing of ours (yet)."""
+    """A pod as the API server shows it. Without a grant it holds no share (yet)."""
 
     uid: str
     grant: Grant | None

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.ledger.booking import relink_renamed_cards, uses
 from tessera_core.ledger.entries import LedgerEntry
+from tessera_core.ledger.entry_checks import relink_renamed_cards, uses
 from tessera_core.quota.accounting import QuotaAccounting
 
 
@@ -27,7 +27,7 @@ class LedgerHoldings:
         self._held: dict[str, dict[str, Charge]] = {}
         self._on_node: dict[str, dict[str, None]] = {}
 
-    def held(self, node: str) -> Mapping[str, Charge]:
+    def charges_on(self, node: str) -> Mapping[str, Charge]:
         """Card id -> sum of charges on a node, whether the cards are there or not."""
         return self._held.get(node, {})
 
@@ -52,7 +52,7 @@ class LedgerHoldings:
         in quotas as they do."""
         for entry in self.on(node):
             relink_renamed_cards(self._fleet, entry.grant)
-        for card, charge in self.held(node).items():
+        for card, charge in self.charges_on(node).items():
             self._fleet.charge(node, card, charge)
         for entry in self.on(node):
             self._quota.count(entry.grant.namespace, entry.uses, -1)

@@ -1,9 +1,9 @@
-"""Who holds what: the books, rebuilt from the pods of the API server, plus what is assumed.
+"""Who holds what: the ledger, rebuilt from the pods of the API server, plus what is assumed.
 
 Every change of what is held goes through `_hold` and `_release`, and so through `holdings`.
 The ledger promises that `assume` never takes a card beyond its memory, cores or slots, and that
 a grant is released only when its pod is gone or terminal, or was definitely never bound.
-It does not look at clocks or the network: callers tell what happened and when.
+It does not look at clocks or the network: callers report what happened and when.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tessera_core.admission.allowances import Allowed, allowed_by
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.grants.resize import follows
-from tessera_core.ledger.booking import check_entry, new_entry, refusal, relink_renamed_cards
 from tessera_core.ledger.entries import LedgerEntry, ObservedPod, TransactionRefused
+from tessera_core.ledger.entry_checks import check_entry, new_entry, refusal, relink_renamed_cards
 from tessera_core.ledger.holdings import LedgerHoldings
 from tessera_core.ledger.resize import entry_covering_both
 from tessera_core.ledger.tombstones import BlockedNodes, Tombstones
@@ -38,10 +38,10 @@ from tessera_schema.quotas import Limit
 
 
 class Ledger:
-    """The books of a cluster."""
+    """The ledger of a cluster."""
 
     def __init__(self) -> None:
-        """Empty: tell it the nodes, then the pods, before anything is assumed."""
+        """Empty: give it the nodes, then the pods, before anything is assumed."""
         self.fleet = Fleet()
         """For reading; only the ledger writes to it."""
         self.generation = 0
@@ -55,7 +55,7 @@ class Ledger:
     # -- reading
 
     def entry(self, uid: str) -> LedgerEntry | None:
-        """The books' page of a pod."""
+        """The ledger's entry of a pod."""
         return self._entries.get(uid)
 
     def entries(self) -> Iterator[LedgerEntry]:
@@ -70,9 +70,9 @@ class Ledger:
         """True for a pod that is known to be gone or terminal."""
         return uid in self._ends
 
-    def held(self, node: str) -> Mapping[str, Charge]:
+    def charges_on(self, node: str) -> Mapping[str, Charge]:
         """Card id -> sum of charges on a node, whether the cards are there or not."""
-        return self._holdings.held(node)
+        return self._holdings.charges_on(node)
 
     def allowance(self, namespace: str) -> Allowance:
         """What the namespace's quota leaves its next pod."""
@@ -129,7 +129,7 @@ class Ledger:
 
     def block_node(self, node: str, uid: str, now: float) -> None:
         """What a pod holds cannot be read: until it ends or can be read, nothing may be placed
-        beside it."""
+        next to it."""
         if uid not in self._ends:
             self._unreadable.add(uid, node, now)
             self.generation += 1
@@ -190,7 +190,7 @@ class Ledger:
         return old
 
     def resize(self, grant: Grant) -> TransactionRefused | None:
-        """Reserve a bound pod's next grant beside the one that it has, until `resized` tells which
+        """Reserve a bound pod's next grant next to the one that it has, until `resized` says which
         of the two it bears."""
         entry = self._entries.get(grant.uid)
         if (
@@ -219,8 +219,8 @@ class Ledger:
 
         Repeats change nothing, and a pod that has ended never comes back, whatever order events
         arrive in. Of two grants of a bound pod that differ in amounts alone the later one holds.
-        False when it shows another than the books hold: the books keep theirs, the caller restores
-        it and raises the alarm.
+        False when it shows another than the ledger holds: the ledger keeps its own, the caller
+        restores it and raises the alert.
         """
         if seen.uid in self._ends:
             return True

@@ -1,4 +1,4 @@
-"""A live resize in the books: whether they have room for a bound pod's next grant. Only what grows
+"""A live resize in the ledger: whether it has room for a bound pod's next grant. Only what grows
 is looked at: giving back is always possible.
 """
 
@@ -12,8 +12,8 @@ from tessera_core.fleet.capacity_check import unusable
 from tessera_core.fleet.charges import Charge, charges
 from tessera_core.fleet.cores import percent
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.ledger.booking import refusal, uses
 from tessera_core.ledger.entries import LedgerEntry, TransactionRefused
+from tessera_core.ledger.entry_checks import refusal, uses
 from tessera_core.quota.allowance import Allowance, QuotaUsage, Uses
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant
@@ -23,7 +23,7 @@ from tessera_schema.reasons import Reason
 def entry_covering_both(
     fleet: Fleet, entry: LedgerEntry, grant: Grant, allowance: Allowance
 ) -> LedgerEntry | TransactionRefused:  # fmt: skip
-    """A bound pod's page with its next grant beside the one that it has: it holds enough for
+    """A bound pod's entry with its next grant next to the one that it has: it holds enough for
     either. Else why the cards, or `allowance`, that of its namespace, do not leave so much."""
     cost = charges(grant.shares, init_over=entry.init_over)
     problem = _no_room(fleet, grant, _growth(entry.charges, cost))

@@ -1,4 +1,5 @@
-"""What the ledger remembers beside its pages: pods that have ended, and pods it cannot read."""
+"""What the ledger remembers in addition to its entries: pods that have ended, and pods it cannot
+read."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class Tombstones:
             del self._uids[next(iter(self._uids))]
 
     def keep(self, uids: Container[str]) -> None:
-        """After a list only the pods that it shows can still be told about late."""
+        """After a list only the pods that it shows can still be reported late."""
         self._uids = {uid: None for uid in self._uids if uid in uids}
 
 

@@ -20,6 +20,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from tessera_core.machines.state_machine import StateMachine
+
 
 class AllocationPhase(StrEnum):
     """Where an allocation is, and who moves it on."""
@@ -83,14 +85,4 @@ LEGAL: Final[Mapping[tuple[AllocationPhase, type[Event]], AllocationPhase]] = {
     (AllocationPhase.BOUND, Ended): AllocationPhase.RELEASED,
 }
 
-
-class IllegalTransition(Exception):
-    """An event that cannot happen in this phase: a bug, never a user's input."""
-
-
-def advance(phase: AllocationPhase, event: Event) -> AllocationPhase:
-    """The next phase. Raises IllegalTransition."""
-    try:
-        return LEGAL[phase, type(event)]
-    except KeyError:
-        raise IllegalTransition(f"{type(event).__name__} in phase {phase}") from None
+advance: Final = StateMachine[AllocationPhase, Event](LEGAL).advance

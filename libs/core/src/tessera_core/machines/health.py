@@ -10,8 +10,8 @@
 Faulted leads from every phase to UNHEALTHY; UNSEEN and UNHEALTHY that are Missed are GONE.
 
 Pods are placed only where the phase is HEALTHY, or SUSPECT on the way down: one missed poll takes
-no capacity away, a fault does at once. What was lost comes back through Recovered alone, which
-whoever holds the polls sends after enough good ones in a row; so a card that flaps stays out.
+no capacity away, a fault does at once. What was lost comes back through Recovered alone, which the
+caller that counts polls sends it after enough good ones in a row; so a card that flaps stays out.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
+
+from tessera_core.machines.state_machine import StateMachine
 
 
 class HealthPhase(StrEnum):
@@ -77,17 +79,7 @@ LEGAL: Final[Mapping[tuple[HealthPhase, type[Event]], HealthPhase]] = {
     (HealthPhase.GONE, Missed): HealthPhase.GONE,
 }
 
-
-class IllegalTransition(Exception):
-    """An event that cannot happen in this phase: a bug, never a driver's doing."""
-
-
-def advance(phase: HealthPhase, event: Event) -> HealthPhase:
-    """The next phase. Raises IllegalTransition."""
-    try:
-        return LEGAL[phase, type(event)]
-    except KeyError:
-        raise IllegalTransition(f"{type(event).__name__} in phase {phase}") from None
+advance: Final = StateMachine[HealthPhase, Event](LEGAL).advance
 
 
 def takes_pods(phase: HealthPhase) -> bool:

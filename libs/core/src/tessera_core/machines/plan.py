@@ -17,6 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from tessera_core.machines.state_machine import StateMachine
 from tessera_schema.plans import PlanPhase
 
 
@@ -49,14 +50,4 @@ LEGAL: Final[Mapping[tuple[PlanPhase, type[Event]], PlanPhase]] = {
 OVER: Final = frozenset({PlanPhase.DONE, PlanPhase.DECLINED, PlanPhase.FAILED})
 """Phases that nothing leaves."""
 
-
-class IllegalTransition(Exception):
-    """An event that cannot happen in this phase: a bug, never a user's doing."""
-
-
-def advance(phase: PlanPhase, event: Event) -> PlanPhase:
-    """The next phase. Raises IllegalTransition."""
-    try:
-        return LEGAL[phase, type(event)]
-    except KeyError:
-        raise IllegalTransition(f"{type(event).__name__} in phase {phase}") from None
+advance: Final = StateMachine[PlanPhase, Event](LEGAL).advance

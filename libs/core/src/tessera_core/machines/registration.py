@@ -8,8 +8,8 @@
       |                                  v                      |
       +--StopAsked--> STOPPED <--SocketVanished-- DRAINING <----+
 
-A socket is there when kubelet's own is there, the same as before, and ours lies where it was put: a
-kubelet that starts deletes every socket of the folder before it makes its own. A refused
+A socket is there when kubelet's own is there, the same as before, and the plugin's lies where it
+was put: a kubelet that starts deletes every socket of the folder before it makes its own. A refused
 registration changes nothing; it is tried again.
 """
 
@@ -20,6 +20,8 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
+
+from tessera_core.machines.state_machine import StateMachine
 
 
 class RegistrationPhase(StrEnum):
@@ -38,7 +40,7 @@ class RegistrationPhase(StrEnum):
 
 
 class SocketAppeared(Struct, frozen=True, tag=True):
-    """Kubelet's socket was seen, and ours listens."""
+    """Kubelet's socket was seen, and the plugin's listens."""
 
 
 class Accepted(Struct, frozen=True, tag=True):
@@ -46,34 +48,24 @@ class Accepted(Struct, frozen=True, tag=True):
 
 
 class SocketVanished(Struct, frozen=True, tag=True):
-    """Kubelet's socket, or ours, is not what it was, or kubelet does not watch any more."""
+    """Kubelet's socket, or the plugin's, is not what it was, or kubelet does not watch any more."""
 
 
-class StopAsked(Struct, frozen=True, tag=True):
+class StopRequested(Struct, frozen=True, tag=True):
     """The plugin is to end."""
 
 
-Event = SocketAppeared | Accepted | SocketVanished | StopAsked
+Event = SocketAppeared | Accepted | SocketVanished | StopRequested
 
 LEGAL: Final[Mapping[tuple[RegistrationPhase, type[Event]], RegistrationPhase]] = {
     (RegistrationPhase.DETACHED, SocketAppeared): RegistrationPhase.REGISTERING,
-    (RegistrationPhase.DETACHED, StopAsked): RegistrationPhase.STOPPED,
+    (RegistrationPhase.DETACHED, StopRequested): RegistrationPhase.STOPPED,
     (RegistrationPhase.REGISTERING, Accepted): RegistrationPhase.SERVING,
     (RegistrationPhase.REGISTERING, SocketVanished): RegistrationPhase.DETACHED,
-    (RegistrationPhase.REGISTERING, StopAsked): RegistrationPhase.DRAINING,
+    (RegistrationPhase.REGISTERING, StopRequested): RegistrationPhase.DRAINING,
     (RegistrationPhase.SERVING, SocketVanished): RegistrationPhase.DETACHED,
-    (RegistrationPhase.SERVING, StopAsked): RegistrationPhase.DRAINING,
+    (RegistrationPhase.SERVING, StopRequested): RegistrationPhase.DRAINING,
     (RegistrationPhase.DRAINING, SocketVanished): RegistrationPhase.STOPPED,
 }
 
-
-class IllegalTransition(Exception):
-    """An event that cannot happen in this phase: a bug, never a kubelet's doing."""
-
-
-def advance(phase: RegistrationPhase, event: Event) -> RegistrationPhase:
-    """The next phase. Raises IllegalTransition."""
-    try:
-        return LEGAL[phase, type(event)]
-    except KeyError:
-        raise IllegalTransition(f"{type(event).__name__} in phase {phase}") from None
+advance: Final = StateMachine[RegistrationPhase, Event](LEGAL).advance

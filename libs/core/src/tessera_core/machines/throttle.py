@@ -17,6 +17,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from tessera_core.machines.state_machine import StateMachine
+
 
 class ThrottlePhase(StrEnum):
     """Where a group is, and who moves it on."""
@@ -24,7 +26,7 @@ class ThrottlePhase(StrEnum):
     WITHIN = "Within"
     """It uses what it may; using more moves it on."""
     GRACE = "Grace"
-    """It uses more than it may, and is told so; using less moves it back, time moves it on."""
+    """It uses more than it may, and is warned; using less moves it back, time moves it on."""
     THROTTLED = "Throttled"
     """It still uses more, with less of the cores; using less moves it back."""
 
@@ -53,14 +55,4 @@ LEGAL: Final[Mapping[tuple[ThrottlePhase, type[Event]], ThrottlePhase]] = {
     (ThrottlePhase.THROTTLED, ReturnedBelow): ThrottlePhase.WITHIN,
 }
 
-
-class IllegalTransition(Exception):
-    """An event that cannot happen in this phase: a bug, never a user's doing."""
-
-
-def advance(phase: ThrottlePhase, event: Event) -> ThrottlePhase:
-    """The next phase. Raises IllegalTransition."""
-    try:
-        return LEGAL[phase, type(event)]
-    except KeyError:
-        raise IllegalTransition(f"{type(event).__name__} in phase {phase}") from None
+advance: Final = StateMachine[ThrottlePhase, Event](LEGAL).advance

@@ -1,8 +1,8 @@
-"""The last judge: what a container that is about to be created is given of one vendor's cards.
+"""The last check: what a container that is about to be created is given of one vendor's cards.
 
-The scheduler's books may be wrong, an annotation may be forged, a pod may still run although it is
-gone; here is the last place where that can be told. So a share is given only if our scheduler
-signed it for this pod on this node, and if it fits beside what really runs. Whatever is in doubt
+The scheduler's ledger may be wrong, an annotation may be forged, a pod may still run although it is
+gone; here is the last place where that can be found out. So a share is given only if our scheduler
+signed it for this pod on this node, and if it fits next to what really runs. Whatever is in doubt
 is refused, and asked again: a refusal must be harmless when its cause goes away.
 
 It knows one vendor's cards on one node, and nothing of what the world looks like elsewhere.
@@ -48,7 +48,7 @@ class RefusalReason(StrEnum):
     NO_ROOM = "CardOverfull"
     """With what runs it would exceed the card."""
     SET_TWICE = "VariableSetTwice"
-    """Its image and its pod both set a variable that is ours to set, and the runtime would leave
+    """Its image and its pod both set a variable that Tessera sets, and the runtime would leave
     the pod's value."""
     MOUNTED = "CardsByMount"
     """It mounts something where the vendor's runtime takes a mount's name for a card's."""
@@ -176,14 +176,14 @@ def capacity_shortage(
     cards: Mapping[str, Card],
     held: Mapping[str, Sequence[Share]],
 ) -> str:
-    """Why a pod's container cannot have these shares beside what is held, in numbers; empty when it
-    can. Init containers of one pod are reckoned as the books reckon them."""
-    others = {pod: charges(theirs) for pod, theirs in held.items() if pod != uid}
+    """Why a pod's container cannot have these shares next to what is held, in numbers; empty when
+    it can. Init containers of one pod are counted as in the ledger."""
+    others = {pod: charges(shares) for pod, shares in held.items() if pod != uid}
     own = charges([*held.get(uid, ()), *shares])
     for share in shares:
         card = cards[share.card]
-        beside = _sum(charge[card.id] for charge in others.values() if card.id in charge)
-        short = _shortage(card, own[card.id], beside)
+        rest = _sum(charge[card.id] for charge in others.values() if card.id in charge)
+        short = _shortage(card, own[card.id], rest)
         if short:
             pods = sum(card.id in charge for charge in others.values())
             return (
@@ -277,21 +277,21 @@ def _sum(parts: Iterator[Charge]) -> Charge:
     return total
 
 
-def _shortage(card: Card, own: Charge, beside: Charge) -> str:
-    both = own.plus(beside)
+def _shortage(card: Card, own: Charge, rest: Charge) -> str:
+    both = own.plus(rest)
     if both.memory_bytes > card.memory_bytes:
         return (
-            f"{_mib(own.memory_bytes)} MiB wanted, {_mib(beside.memory_bytes)} of "
+            f"{_mib(own.memory_bytes)} MiB wanted, {_mib(rest.memory_bytes)} of "
             f"{_mib(card.memory_bytes)} MiB in use"
         )
     if both.cores_milli > milli(card.cores_percent):
         return (
-            f"{own.cores_percent:g} % of cores wanted, {beside.cores_percent:g} of "
+            f"{own.cores_percent:g} % of cores wanted, {rest.cores_percent:g} of "
             f"{card.cores_percent:g} % in use"
         )
     if both.slots > card.slots:
         return f"all {card.slots} slots in use"
-    if both.exclusive and beside.slots:
+    if both.exclusive and rest.slots:
         return "exclusive use wanted, or in force"
     return ""
 

@@ -74,13 +74,13 @@ class CounterSample(Struct, frozen=True, kw_only=True):
     reaches: bool = False
     """Its priority counts in other namespaces than its own as well."""
     works: bool = True
-    """False = the driver saw nothing of the work that the counters below tell of."""
+    """False = the driver saw nothing of the work that the counters below count."""
     lends: bool = True
     """False = all of its own is kept for it, whatever it uses."""
     lent_permille: int = 0
     """The loan in force."""
     gpu_ns: int = 0
-    """GPU time so far. This and the counters below may go back: then they begin anew."""
+    """GPU time so far. This and the counters below may go back: then they start again."""
     throttled_ns: int = 0
     launches: int = 0
 
@@ -204,8 +204,8 @@ class Lender:
     def decide(self, readings: Sequence[CounterSample], at_s: float) -> LendingDecision:
         """What each of these containers, which are all that hold a part of the card, is to have.
         `at_s` is of a clock that never jumps."""
-        self._known = {r.key: self._seen(r, at_s) for r in readings}
-        held = self._held(readings, at_s)
+        self._known = {r.key: self._followed(r, at_s) for r in readings}
+        held = self._paused(readings, at_s)
         claimed = sum(self._known[r.key].claim for r in readings if r.key not in held)
         wanted = {r.key: self._known[r.key].wants(r) for r in readings if r.key not in held}
         weights = {r.key: _granted(r) for r in readings}
@@ -219,21 +219,21 @@ class Lender:
         followed = self._known.get(key)
         return followed.claim if followed else 0.0
 
-    def _seen(self, reading: CounterSample, at_s: float) -> _Followed:
+    def _followed(self, reading: CounterSample, at_s: float) -> _Followed:
         followed = self._known.get(reading.key)
         if followed is None or _went_back(followed.last, reading):
             return _Followed(reading, at_s)
         followed.see(reading, at_s, self._pace)
         return followed
 
-    def _held(self, readings: Sequence[CounterSample], at_s: float) -> frozenset[str]:
+    def _paused(self, readings: Sequence[CounterSample], at_s: float) -> frozenset[str]:
         active = [
             r for r in readings
             if r.works and at_s - self._known[r.key].launched_s < self._pace.active_s
         ]  # fmt: skip
-        return frozenset(r.key for r in readings if self._is_held(r, active, at_s))
+        return frozenset(r.key for r in readings if self._is_paused(r, active, at_s))
 
-    def _is_held(
+    def _is_paused(
         self, reading: CounterSample, active: Sequence[CounterSample], at_s: float
     ) -> bool:
         before = [one for one in active if _goes_before(one, reading)]
@@ -266,7 +266,7 @@ def _went_back(before: CounterSample, now: CounterSample) -> bool:
 def _shared(
     pool: float, wanted: Mapping[str, float], weights: Mapping[str, int]
 ) -> dict[str, float]:
-    """The pool by weight, nobody more than he wants; what he leaves goes to the others."""
+    """The pool by weight, no container more than it wants; what it leaves goes to the others."""
     given = dict.fromkeys(wanted, 0.0)
     open_ = {key for key, want in wanted.items() if want > 0}
     while open_ and pool > 1e-6:

@@ -1,8 +1,8 @@
 """Whether a container was given other cards than it was granted, by what the runtime shows of it.
 
 Where a vendor's own plugin gives the cards, it may pick the wrong pod or number cards otherwise:
-then two pods use one card that the books give to one. Kubelet's PodResources cannot tell, as the
-plugin's ids mean nothing; the container's variables and device nodes can.
+then two pods use one card that the ledger gives to one. Kubelet's PodResources cannot show that, as
+the plugin's ids mean nothing; the container's variables and device nodes can.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def device_mismatch(
     for what, found in _found(shows, cards, env, devices):
         if set(found) != granted:
             return (
-                f"it was granted {_told(granted, cards)}, and {what} gives it "
-                f"{_told(set(found), cards)}"
+                f"it was granted {_listed(granted, cards)}, and {what} gives it "
+                f"{_listed(set(found), cards)}"
             )
     return ""
 
@@ -62,7 +62,7 @@ def _minors(prefix: str, devices: Iterable[str]) -> list[int]:
     return sorted({int(end) for end in ends if end.isascii() and end.isdecimal()})
 
 
-def _told(ids: set[str], cards: Mapping[str, Card]) -> str:
+def _listed(ids: set[str], cards: Mapping[str, Card]) -> str:
     if not ids:
         return "no card"
     return " and ".join(

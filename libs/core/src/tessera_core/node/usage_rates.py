@@ -3,7 +3,7 @@ shows that its limits do not hold.
 
 The file is the container's to write. So rates stay within what the time between the looks allows,
 and what the driver says about the container's processes is held against what the file claims: a
-difference is told, never corrected.
+difference is reported, never corrected.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tessera_schema.messages.device_reports import CardUse, ContainerUse
 _SECOND: Final = 1_000_000_000
 _FULL: Final = 1000
 """Permille from which cores are not limited."""
-ANEW_NS: Final = 2000 * _SECOND
-"""More than can have been measured in one go: a hook that hears of it begins anew, and holds what
+RESTART_NS: Final = 2000 * _SECOND
+"""More than can have been measured in one go: a hook that reads it starts again, and holds what
 it counted while nobody measured against nothing."""
 
 Suspicion = tuple[str, Gap]
@@ -71,7 +71,7 @@ class UsageSample(Struct, frozen=True, kw_only=True):
     seen: frozenset[Gap] = frozenset()
     """Gaps that neither file nor driver show."""
     suspicions: frozenset[Suspicion] = frozenset()
-    """Told when the next look has them too: file and driver are not read at one moment."""
+    """Reported when the next look has them too: file and driver are not read at one moment."""
 
 
 class Tolerance(Struct, frozen=True, kw_only=True):
@@ -263,7 +263,7 @@ class RawCounter(NamedTuple):
 
 def counted_at(at_ns: int, before: RawCounter | None, now: RawCounter) -> int:
     """What the figure was at a moment between two looks, had it grown evenly; outside of them that
-    of the nearer, and that of the later where the figure began anew.
+    of the nearer, and that of the later where the figure started again.
 
     The driver's samples end some time before they are read: counting what came since would take
     busy time for time slices of others whenever the container has just begun to work.

@@ -163,8 +163,8 @@ class NodeFit:
         return codes
 
     def _drop_full(self, unit: PlacementUnit, view: NodeView, codes: Codes) -> None:
-        """Requests that share a card live at different times, which one sum for a unit cannot tell
-        beside others on that card: there the books' own rule decides."""
+        """Requests that share a card live at different times, which one sum for a unit cannot
+        distinguish from others on that card: there the ledger's own rule decides."""
         if not self.shares or not self._is_joint(unit):
             return
         for i in np.flatnonzero(codes == 0).tolist():
@@ -209,7 +209,7 @@ class NodeFit:
         return kept
 
     def _alike(self, view: NodeView, eligible: Sequence[int]) -> bool:
-        """Whether limits tell these cards apart by their memory alone."""
+        """Whether limits distinguish these cards by their memory alone."""
         if all(limit.models is None for limit in self._allowance.limits):
             return True
         facts = (view.facts[i] for i in eligible)
@@ -236,9 +236,9 @@ class NodeFit:
 
     def _beyond(self, vendor: str, uses: Uses) -> str:
         total = dict(uses)
-        for other, theirs in self._uses.items():
+        for other, used in self._uses.items():
             if other != vendor:
-                total |= theirs
+                total |= used
         return self._allowance.exceeded(total)
 
     def _uses_with(self, unit: PlacementUnit, view: NodeView, cards: Sequence[int]) -> Uses:
@@ -328,7 +328,7 @@ def _share_of(part: Part, view: NodeView, i: int, need: CardNeeds) -> Share:
 
 
 def _main_reason(codes: Codes) -> Reason:
-    """The reason that most cards gave; the first in the ladder among equals."""
+    """The reason that most cards gave; the first in the order of the predicates among equals."""
     given = codes[codes > 0]
     if not len(given):
         return Reason.ALLOCATED_CARDS_INSUFFICIENT_REQUEST

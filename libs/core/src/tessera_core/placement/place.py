@@ -78,7 +78,7 @@ def different(wanted: Sequence[PlacementUnit]) -> list[PlacementUnit]:
 
 
 def refused(fleet: Fleet, unit: PlacementUnit, need: CardNeeds) -> list[tuple[Reason, Bools]]:
-    """Each reason of the ladder with the cards of the fleet that it refuses to the unit."""
+    """Each reason of the predicates with the cards of the fleet that it refuses to the unit."""
     return predicates.predicates(
         unit.lead, need, fleet.cards,
         models=fleet.models, modes=fleet.modes, ids=ids_in(fleet, unit.lead),

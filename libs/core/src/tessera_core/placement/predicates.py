@@ -81,7 +81,7 @@ def predicates(
         unfit = np.broadcast_to(need.unfit, cards.model.shape)
         refused.append((Reason.CARD_TYPE_MISMATCH, unfit))
     if request.modes:
-        never = asks_for_left_alone(request)
+        never = wants_left_alone_mode(request)
         fits = _by_name(modes, lambda name: name in request.modes or not (name or never))
         reason = Reason.MODE_NOT_FIT if never else Reason.CARD_TYPE_MISMATCH
         refused.append((reason, ~fits[cards.mode]))
@@ -135,7 +135,7 @@ def ids_allowed(request: Request, ids: Sequence[str]) -> Bools | None:
     )
 
 
-def asks_for_left_alone(request: Request) -> bool:
+def wants_left_alone_mode(request: Request) -> bool:
     """Whether the request allows only cards in a mode in which cards are left alone. Users spell it
     in any case, and name what they want of it: `mig-1g.10gb`."""
     return bool(request.modes) and all(

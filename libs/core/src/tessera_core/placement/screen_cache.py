@@ -1,7 +1,7 @@
 """What the fleet's rows say to the units that were asked for lately, kept from pod to pod.
 
 Pods mostly come alike, and between two of them the use of one card or two has changed. So the
-screen of a unit and the nodes' usage are kept, and worked out anew only for the cards that the
+screen of a unit and the nodes' usage are kept, and worked out again only for the cards that the
 fleet wrote down meanwhile (`Fleet.changes`), by the same tests and sums as for all. When more than
 use has changed they are worked out in full. Who may be a candidate, quotas, blocked nodes and
 pressure are no part of it: they are looked at each time.
@@ -38,7 +38,7 @@ _Place = tuple[int, int]
 class _Screen:
     """The cards that have room for a unit, taken by itself, and the nodes with enough of them.
 
-    The tests are the ladder's, turned round: what may be in use of each card at most.
+    The tests are the predicates', turned round: what may be in use of each card at most.
     """
 
     __slots__ = ("_cores", "_count", "_memory", "_sharers", "_spent", "_upto", "enough", "fits")
@@ -64,21 +64,21 @@ class _Screen:
         self.fits: Bools = np.zeros(may.shape, np.bool_, "F")
         self.enough: Bools = np.zeros(len(fleet.names), np.bool_)
         self._upto = len(fleet.changes)
-        self._look(cards, _ALL)
+        self._test(cards, _ALL)
 
     def follow(self, fleet: Fleet) -> None:
         """Look again where use has changed."""
         places, self._upto = _changed(fleet, self._upto), len(fleet.changes)
         if len(places) * _MANY > len(fleet.names):
-            self._look(fleet.cards, _ALL)
+            self._test(fleet.cards, _ALL)
         elif len(places) > _FEW:
-            self._look(fleet.cards, np.array([row for row, _ in places]))
+            self._test(fleet.cards, np.array([row for row, _ in places]))
         else:
             for row, column in places:
                 self.fits[row, column] = self._room(fleet.cards, (row, column))
                 self.enough[row] = np.count_nonzero(self.fits[row]) >= self._count
 
-    def _look(self, cards: CardColumns, rows: slice | Ints) -> None:
+    def _test(self, cards: CardColumns, rows: slice | Ints) -> None:
         fits = self._room(cards, rows)
         self.fits[rows], self.enough[rows] = fits, fits.sum(1) >= self._count
 

@@ -33,7 +33,7 @@ from tessera_core.quota.borrowing import (
 from tessera_schema.quotas import Limit
 
 
-class _Ask(NamedTuple):
+class _Request(NamedTuple):
     namespace: str
     uses: Uses
 
@@ -51,8 +51,8 @@ class QuotaAccounting:
         self._limits: dict[str, list[Limit]] = {}
         self._pools = BorrowingPools()
         self._uses: dict[str, dict[tuple[str, str], QuotaUsage]] = {}
-        self._asks: dict[str, _Ask] = {}
-        self._asked: dict[str, dict[tuple[str, str], QuotaUsage]] = {}
+        self._asks: dict[str, _Request] = {}
+        self._requested: dict[str, dict[tuple[str, str], QuotaUsage]] = {}
 
     def set_limits(self, limits: Iterable[Limit]) -> None:
         """Replace all limits."""
@@ -87,9 +87,9 @@ class QuotaAccounting:
         for limit in limits:
             for namespace in limit.group:
                 self._limits.setdefault(namespace, []).append(limit)
-        self._asked = {}
+        self._requested = {}
         for ask in self._asks.values():
-            self._count_ask(ask, 1)
+            self._count_request(ask, 1)
         for namespace in self._limits:
             self._lend(namespace)
 
@@ -105,22 +105,22 @@ class QuotaAccounting:
         """
         if not uses:
             return self.drop_pending(uid)
-        ask, before = _Ask(namespace, uses), self._asks.get(uid)
+        ask, before = _Request(namespace, uses), self._asks.get(uid)
         if ask == before:
             return False
         changed = self.drop_pending(uid)
         self._asks[uid] = ask
-        return self._count_ask(ask, 1) or changed
+        return self._count_request(ask, 1) or changed
 
     def drop_pending(self, uid: str) -> bool:
         """The pod has what it asked for, or is gone; True when that changes what others may
         borrow."""
         ask = self._asks.pop(uid, None)
-        return ask is not None and self._count_ask(ask, -1)
+        return ask is not None and self._count_request(ask, -1)
 
     @property
     def pending(self) -> frozenset[str]:
-        """The waiting pods that were told of."""
+        """The waiting pods that were reported."""
         return frozenset(self._asks)
 
     def allowance(self, namespace: str) -> Allowance:
@@ -155,15 +155,15 @@ class QuotaAccounting:
     def _guaranteed(self, namespace: str, uses: Uses) -> bool:
         """Whether some group of the namespace is guaranteed this much."""
         return any(
-            covers(limit.guaranteed, _asked(limit, uses))
+            covers(limit.guaranteed, _requested(limit, uses))
             for limit in self._limits.get(namespace, ())
             if limit.guaranteed is not None
         )
 
-    def _count_ask(self, ask: _Ask, sign: int) -> bool:
+    def _count_request(self, ask: _Request, sign: int) -> bool:
         if not self._guaranteed(ask.namespace, ask.uses):
             return False
-        _count(self._asked, ask.namespace, ask.uses, sign)
+        _count(self._requested, ask.namespace, ask.uses, sign)
         return self._lend(ask.namespace)
 
     def _lend(self, namespace: str) -> bool:
@@ -172,27 +172,27 @@ class QuotaAccounting:
         for limit in self._limits.get(namespace, ()):
             if limit.guaranteed is not None:
                 used = _used(limit, self._uses_of(limit))
-                asked = _sum(self._asked.get(each, {}) for each in limit.group)
-                changed |= self._pools.put(limit, used, _asked(limit, asked))
+                asked = _sum(self._requested.get(each, {}) for each in limit.group)
+                changed |= self._pools.put(limit, used, _requested(limit, asked))
         self.lent += changed
         return changed
 
 
 def _count(
-    books: dict[str, dict[tuple[str, str], QuotaUsage]], namespace: str, uses: Uses, sign: int
+    ledger: dict[str, dict[tuple[str, str], QuotaUsage]], namespace: str, uses: Uses, sign: int
 ) -> None:
-    book = books.setdefault(namespace, {})
+    book = ledger.setdefault(namespace, {})
     for key, use in uses.items():
         book[key] = book.get(key, QuotaUsage()).plus(use, sign)
         if not book[key].cards:
             del book[key]
     if not book:
-        del books[namespace]
+        del ledger[namespace]
 
 
-def _sum(books: Iterable[Uses]) -> dict[tuple[str, str], QuotaUsage]:
+def _sum(ledger: Iterable[Uses]) -> dict[tuple[str, str], QuotaUsage]:
     total: dict[tuple[str, str], QuotaUsage] = {}
-    for uses in books:
+    for uses in ledger:
         for key, use in uses.items():
             total[key] = total.get(key, QuotaUsage()).plus(use)
     return total
@@ -209,7 +209,7 @@ def _used(limit: Limit, uses: Uses) -> AmountsByDimension:
     return standing
 
 
-def _asked(limit: Limit, uses: Uses) -> AmountsByDimension:
+def _requested(limit: Limit, uses: Uses) -> AmountsByDimension:
     """What waiting pods ask, in each dimension. Which card they will get is not known: they ask
     for whole cards of every model that they may get."""
     standing = _amounts(limit, uses)

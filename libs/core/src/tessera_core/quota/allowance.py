@@ -1,6 +1,6 @@
 """What each namespace uses, and whether it may use more: decided in the step that assumes.
 
-Use is counted from the same charges as the cards' own books, so percentages and whole cards
+Use is counted from the same charges as the cards' own ledger, so percentages and whole cards
 count with what they really take.
 """
 
@@ -28,7 +28,7 @@ from tessera_schema.requests import PodRequest, Role
 
 
 class QuotaUsage(Struct, frozen=True):
-    """Use of one vendor's cards of one model. `parts` are cards, a tile counting by the larger
+    """Use of one vendor's cards of one model. `parts` are cards, a share counting by the larger
     of its memory and its cores."""
 
     memory_bytes: int = 0

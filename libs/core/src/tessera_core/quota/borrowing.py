@@ -30,7 +30,7 @@ Key = tuple[str, str]
 
 
 def key_of(limit: Limit) -> Key:
-    """What tells limits apart."""
+    """What distinguishes limits."""
     return limit.namespace, limit.source
 
 

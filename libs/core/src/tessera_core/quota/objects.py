@@ -1,4 +1,4 @@
-"""Quota objects as limits in the units of the books.
+"""Quota objects as limits in the units of the ledger.
 
 `ResourceQuota` entries `limits.<resource>` count in the unit of the dialect that owns the name.
 All objects of a namespace hold; HAMi lets the last one win.
@@ -105,12 +105,12 @@ class AcceleratorQuota(Struct, frozen=True):
 
 
 def resource_limits(
-    quota: ResourceQuota, registry: DialectRegistry, tell: Callable[[str], None]
+    quota: ResourceQuota, registry: DialectRegistry, warn: Callable[[str], None]
 ) -> Iterator[Limit]:
-    """A limit for each entry that a dialect owns; the others are not ours. What is ours and limits
-    nothing is told. Raises BadLimit."""
+    """A limit for each entry that a dialect owns; the others are left to Kubernetes. An entry of
+    a dialect that limits nothing is reported. Raises BadLimit."""
     if quota.spec.scopes or quota.spec.scope_selector:
-        tell("spec.scopes: quotas for some pods only are not read: it limits nothing")
+        warn("spec.scopes: quotas for some pods only are not read: it limits nothing")
         return
     units = {
         name: (dialect.vendor, unit)
@@ -120,7 +120,7 @@ def resource_limits(
     for entry, quantity in quota.spec.hard.items():
         name = entry.removeprefix(_LIMITS)
         if name == entry or name not in units:
-            _tell_unread(entry, registry, units.keys(), tell)
+            _warn_of_unread(entry, registry, units.keys(), warn)
             continue
         vendor, unit = units[name]
         amount = _amount(f"spec.hard[{entry}]", quantity, _number) * unit.unit
@@ -231,10 +231,11 @@ def _allowed(models: Mapping[str, float] | None, model: str) -> float:
     return 0 if entry is None else models[entry]
 
 
-def _tell_unread(
-    entry: str, registry: DialectRegistry, counted: Collection[str], tell: Callable[[str], None]
+def _warn_of_unread(
+    entry: str, registry: DialectRegistry, counted: Collection[str], warn: Callable[[str], None]
 ) -> None:
-    """Say why an entry of ours limits nothing; `counted` are the names that can be limited."""
+    """Say why an entry that a dialect owns limits nothing; `counted` are the names that can be
+    limited."""
     asked, limited = entry.removeprefix(_REQUESTS), entry.removeprefix(_LIMITS)
     if asked != entry and asked in registry.resources:
         remedy = (
@@ -242,9 +243,9 @@ def _tell_unread(
             if asked in counted
             else "limit memory, cores or cards in an AcceleratorQuota to have it planned"
         )
-        tell(f"spec.hard[{entry}]: requests are counted by the API server, not here: {remedy}")
+        warn(f"spec.hard[{entry}]: requests are counted by the API server, not here: {remedy}")
     if limited != entry and limited in registry.resources:
-        tell(
+        warn(
             f"spec.hard[{entry}]: {limited} has no amount that could be added up over cards: "
             "it limits nothing; limit memory, cores or cards in an AcceleratorQuota instead"
         )

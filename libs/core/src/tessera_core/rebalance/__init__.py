@@ -7,6 +7,6 @@ card and takes none: a hint that is wrong, old or missing costs throughput alone
     smoother, hinting = Smoother(), Hinting()
     smoother.take(usage, now)                        # each NodeUsage
     seen = smoother.node("node-7", now)              # a SmoothNode
-    told = hinting.of(seen, holders)                 # NodeHints, bounds included
-    pressure.press(fleet, told)                      # orders go by it from now on
+    hints = hinting.build(seen, holders)                 # NodeHints, bounds included
+    pressure.set_pressure(fleet, hints)                  # orders go by it from now on
 """

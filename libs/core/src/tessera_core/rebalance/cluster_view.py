@@ -1,4 +1,4 @@
-"""The cluster as plans see it: the books, the nodes as kube-scheduler sees them, who runs and who
+"""The cluster as plans see it: the ledger, the nodes as kube-scheduler sees them, who runs and who
 waits. It is read, never changed; trials are made on copies of the fleet."""
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     nodes: Mapping[str, Node]
     bound: Callable[[str], Iterable[Pod]]
     """Node -> the pods bound to it, with cards or without."""
-    ours: frozenset[str]
+    managed_resources: frozenset[str]
     """Resources of dialects."""
     running: Mapping[str, RunningPod]
     """By uid."""
@@ -130,7 +130,7 @@ def take_off(
 
 
 class Movable(Struct, frozen=True, kw_only=True):
-    """Whoever may be moved just now."""
+    """The pods that may be moved just now."""
 
     on: Mapping[str, Sequence[RunningPod]]
     """By node."""
@@ -150,7 +150,7 @@ def _form(fleet: Fleet) -> tuple[int, tuple[int, ...]]:
 
 def movable(situation: ClusterView) -> Generator[None, None, Movable]:
     """All pods that may be moved; it pauses now and then, for a caller that has other things to do.
-    What pods do meanwhile does no harm: whoever has gone leaves more room than is thought."""
+    What pods do meanwhile does no harm: a pod that has gone leaves more room than is thought."""
     on: dict[str, list[RunningPod]] = {}
     without = situation.ledger.fleet.snapshot()
     form = _form(without)
@@ -182,7 +182,7 @@ class Seats:
         self._gone = {one.uid for one in gone}
         self._changed: dict[str, KubeSchedulerFilters] = {}
         for node in {one.grant.node for one in gone}:
-            self._anew(node)
+            self._rebuilt(node)
 
     def refusals(self, pod: Pod) -> Refusals:
         """Node -> why it does not take the pod, for other reasons than cards."""
@@ -204,14 +204,16 @@ class Seats:
 
     def take(self, pod: Pod, node: str) -> None:
         """The pod comes to the node."""
-        self._anew(node).take(pod, node)
+        self._rebuilt(node).take(pod, node)
 
-    def _anew(self, node: str) -> KubeSchedulerFilters:
+    def _rebuilt(self, node: str) -> KubeSchedulerFilters:
         if node not in self._changed:
             known = self._situation.nodes.get(node)
             there = (
                 pod for pod in self._situation.bound(node) if pod.metadata.uid not in self._gone
             )
             nodes = () if known is None else (known,)
-            self._changed[node] = KubeSchedulerFilters(nodes, there, self._situation.ours)
+            self._changed[node] = KubeSchedulerFilters(
+                nodes, there, self._situation.managed_resources
+            )
         return self._changed[node]

@@ -2,8 +2,8 @@
 
 On each node that would do with some pods away the cheapest of them are sought: one alone, two
 together, then as few as a walk in order of cost leaves. A set counts only when its pods fit
-elsewhere, all at the same time, beside the pod that waited, and when none of them matters more.
-Quota stays as it is: the pod must be within its own, and whoever moves may not come to use more.
+elsewhere, all at the same time, next to the pod that waited, and when none of them matters more.
+Quota stays as it is: the pod must be within its own, and a pod that moves may not come to use more.
 It promises no cheapest plan of all: the search is bounded.
 """
 
@@ -96,8 +96,8 @@ def stale(situation: ClusterView, spec: PlanSpec) -> str:
         return "a pod that was to move matters more"
     room = FreedRoom(node=there[0].grant.node, movers=there, cost=situation.cost(there))
     seated = _seated(situation, waits, room)
-    told = f"moving them would no longer leave room on {room.node} and seats elsewhere"
-    return told if seated is None else ""
+    reason = f"moving them would no longer leave room on {room.node} and seats elsewhere"
+    return reason if seated is None else ""
 
 
 def still_there(situation: ClusterView, spec: PlanSpec) -> tuple[RunningPod, ...] | str:
@@ -149,7 +149,7 @@ def _rooms(situation: ClusterView, waits: WaitingPod, able: Movable) -> Iterator
 
 
 def _for_good(refused: Refusals, node: str) -> bool:
-    """True for a node that is out whoever leaves it."""
+    """True for a node that is out, whatever leaves it."""
     return node in refused and refused[node][0] is not Reason.NODE_INSUFFICIENT_RESOURCE
 
 

@@ -32,8 +32,8 @@ def fit_jointly(
     situation: ClusterView, trial: Fleet, seats: Seats, comes: tuple[Pod, Placement],
     movers: Sequence[RunningPod], parts: float,
 ) -> JointFit | None:  # fmt: skip
-    """Places for the movers, which are off the trial, beside the pod that comes; the largest is
-    placed first. None where one finds none."""
+    """Places for the movers, which are off the trial, together with the pod that comes; the largest
+    is placed first. None where one finds none."""
     pod, found = comes
     charge(trial, found.node, found.shares, 1)
     seats.take(pod, found.node)

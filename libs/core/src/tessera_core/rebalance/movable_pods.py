@@ -144,7 +144,7 @@ def cost(running: RunningPod, rules: MoveRules, now: float) -> float:
 
 
 def checkpoint_s(pod: Pod) -> float | None:
-    """Seconds between two checkpoints as the owner says; None where he says nothing that makes
+    """Seconds between two checkpoints as the owner says; None where it says nothing that makes
     sense."""
     text = pod.metadata.annotations.get(CHECKPOINT_KEY)
     try:

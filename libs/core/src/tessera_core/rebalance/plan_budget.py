@@ -91,7 +91,8 @@ def spent(
 
 
 def _late(plans: Iterable[Former], rules: BudgetRules, now: float) -> Iterator[Former]:
-    """Plans that were carried out a moment ago: whom they were for is about to have his place."""
+    """Plans that were carried out a moment ago: the pod that they were for is about to have its
+    place."""
     return (plan for plan in plans if plan.started and plan.ended > now - rules.settle_s)
 
 

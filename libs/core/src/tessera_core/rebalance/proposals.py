@@ -1,6 +1,6 @@
 """A round of proposals: what would be worth changing now, the most urgent first.
 
-Pure: whoever calls writes the plans down. Equal situations give equal plans with equal names, so
+Pure: the caller writes the plans down. Equal situations give equal plans with equal names, so
 that one that was written without an answer is not written twice, and one that was declined is not
 proposed again while it is kept.
 """

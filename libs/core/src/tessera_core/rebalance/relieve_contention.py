@@ -29,7 +29,7 @@ class ContentionRules(Struct, frozen=True, kw_only=True):
     from_percent: float = 40.0
     """Contention of a card, percent of the time, from which somebody leaves it."""
     to_percent: float = 5.0
-    """Contention of the cards that he comes to, at most."""
+    """Contention of the cards that it comes to, at most."""
     busy_percent: float = 50.0
     """How busy these may be, at most."""
     confidence: float = 0.7

@@ -4,9 +4,9 @@
   into them.
 - A pod waits for memory that others were granted and have never used for long: the one with most of
   it to spare gives some back. Nothing is taken that is not well above the most that was used, and
-  nothing below what the owner says he needs.
+  nothing below what the owner says that it needs.
 
-What is asked is only asked: the scheduler judges it like a new placement.
+A proposal only asks: the scheduler checks it like a new placement.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def give_back(situation: ClusterView, rules: ResizeRules, waits: WaitingPod) -> 
 
 def stale(situation: ClusterView, spec: PlanSpec) -> str:
     """Why the plan does not hold (any more), in words; empty when it does. Whether the shares can
-    be had the scheduler judges."""
+    be had the scheduler decides."""
     there = still_there(situation, spec)
     if isinstance(there, str):
         return there
@@ -192,7 +192,7 @@ def _spare(
 
 
 def _least(one: RunningPod) -> int:
-    """What the owner says that he needs; what makes no sense keeps all of it."""
+    """What the owner says that it needs; what makes no sense keeps all of it."""
     text = one.pod.metadata.annotations.get(LEAST_MEMORY_KEY)
     if text is None:
         return 0

@@ -1,6 +1,6 @@
 """What a bound pod holds, from what was written on it: by us, or by the system it was placed by.
 
-Tenants can write annotations. With a verifier only what the scheduler signed is a grant of ours;
+Tenants can write annotations. With a verifier only what the scheduler signed is a grant;
 what another system wrote counts only where the caller says so.
 """
 
@@ -37,20 +37,20 @@ def adopt(
 ) -> Adopted:  # fmt: skip
     """Read the pod's own grant, else (if `others` count) every dialect's result annotations.
 
-    Without a verifier signatures are not looked at: for plans, never for books that count.
+    Without a verifier signatures are not looked at: for plans, never for a ledger that counts.
     """
     text = pod.metadata.annotations.get(GRANT_KEY)
-    ours = None if text is None else _ours(pod, text, verifier)
-    if ours is not None and not (ours.forged and others):
-        return ours
-    theirs = _theirs(registry, pod, cards) if others else Adopted()
-    if ours is None:
-        return theirs
-    problem = "; ".join(p for p in (ours.problem, theirs.problem) if p)
-    return Adopted(grant=theirs.grant, problem=problem, forged=True)
+    own = None if text is None else _granted(pod, text, verifier)
+    if own is not None and not (own.forged and others):
+        return own
+    recorded = _recorded(registry, pod, cards) if others else Adopted()
+    if own is None:
+        return recorded
+    problem = "; ".join(p for p in (own.problem, recorded.problem) if p)
+    return Adopted(grant=recorded.grant, problem=problem, forged=True)
 
 
-def _theirs(registry: DialectRegistry, pod: Pod, cards: Sequence[Card]) -> Adopted:
+def _recorded(registry: DialectRegistry, pod: Pod, cards: Sequence[Card]) -> Adopted:
     shares: list[Share] = []
     problems = []
     for dialect in registry.readers.values():
@@ -69,7 +69,7 @@ def _theirs(registry: DialectRegistry, pod: Pod, cards: Sequence[Card]) -> Adopt
     return Adopted(grant=grant if shares and not problems else None, problem="; ".join(problems))
 
 
-def _ours(pod: Pod, text: str, verifier: Verifier | None) -> Adopted:
+def _granted(pod: Pod, text: str, verifier: Verifier | None) -> Adopted:
     problem = "" if verifier is None else verifier.problem(text)
     if problem:
         return Adopted(problem=f"annotation {GRANT_KEY}: {problem}", forged=True)

@@ -1,4 +1,4 @@
-"""A cluster as the API server tells it: what planning starts from."""
+"""A cluster as the API server shows it: what planning starts from."""
 
 from __future__ import annotations
 

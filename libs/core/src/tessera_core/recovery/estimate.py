@@ -27,7 +27,7 @@ class EstimatedPod(Struct, frozen=True, kw_only=True):
 
     grant: Grant | None = None
     closes: bool = False
-    told: str = ""
+    note: str = ""
     """For the operator; empty when the pod asks for no card."""
 
 
@@ -37,22 +37,22 @@ def estimate_shares(registry: DialectRegistry, fleet: Fleet, pod: Pod) -> Estima
     admission = admit(registry, pod, runs=True)
     if isinstance(admission, Rejected):
         return EstimatedPod(
-            closes=True, told=f"nor what it asks: {admission.message}; {node} is closed"
+            closes=True, note=f"nor what it asks: {admission.message}; {node} is closed"
         )
     if admission is None or not admission.request.containers:
         return EstimatedPod()
     request, row = admission.request, fleet.rows.get(node)
     if row is None:
-        return EstimatedPod(told=f"not counted, as its node {node} was not given")
-    wanted, told = units(request), "it is counted by its own requests"
+        return EstimatedPod(note=f"not counted, as its node {node} was not given")
+    wanted, note = units(request), "it is counted by its own requests"
     shares = None if too_many_containers(pod) else Placer(fleet).fit(row, wanted, NO_LIMITS)
     if shares is None:
-        told += ", without looking whether it fits: it has too many containers"
+        note += ", without looking whether it fits: it has too many containers"
     elif isinstance(shares, NoFit):
-        told += f", beyond what is free on {node}"
+        note += f", beyond what is free on {node}"
     if shares is None or isinstance(shares, NoFit):
         shares = overcommitted_shares(fleet, row, wanted)
     grant = Grant(
         uid=request.uid, namespace=request.namespace, name=request.name, node=node, shares=shares
     )
-    return EstimatedPod(grant=grant, told=told)
+    return EstimatedPod(grant=grant, note=note)

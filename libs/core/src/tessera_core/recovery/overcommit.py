@@ -1,4 +1,4 @@
-"""Shares for a bound pod that does not fit the books: it runs, so it is counted anyway."""
+"""Shares for a bound pod that does not fit the ledger: it runs, so it is counted anyway."""
 
 from __future__ import annotations
 

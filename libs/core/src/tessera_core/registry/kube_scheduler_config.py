@@ -1,7 +1,8 @@
 """The configuration that makes a stock kube-scheduler ask our extender.
 
-Every profile is served by the same extender. Nodes are told by name alone, and all of them are
-looked at, because Tessera chooses among them; resources that no kubelet counts are ours to count.
+Every profile is served by the same extender. Nodes are sent by name alone, and all of them are
+looked at, because Tessera chooses among them; resources that no kubelet counts are counted by
+Tessera.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What kubelet asks device plugins for: names on a node, amounts of a pod.
 
 A resource that a device plugin registered is allocated by kubelet when it admits the pod, one call
-for each container and resource, which says how much and not for whom
+for each container and resource, which says how much and not for which pod
 (`tessera_core.scheduling.in_flight`).
 """
 
@@ -101,6 +101,6 @@ def _amount(quantity: Quantity) -> int:
 def _one_started(pod: Pod) -> bool:
     status = pod.status
     return any(
-        told.state.running is not None or told.state.terminated is not None
-        for told in (*status.init_container_statuses, *status.container_statuses)
+        container.state.running is not None or container.state.terminated is not None
+        for container in (*status.init_container_statuses, *status.container_statuses)
     )

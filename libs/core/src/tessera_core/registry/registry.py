@@ -32,7 +32,7 @@ class DialectRegistry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Resource name -> dialect."""
 
     result_keys: frozenset[str]
-    """Pod annotations that only a scheduler or an agent may write, ours among them."""
+    """Pod annotations that only a scheduler or an agent may write, Tessera's among them."""
     result_prefixes: tuple[str, ...]
     """The same, by their beginnings."""
 

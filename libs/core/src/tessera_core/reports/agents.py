@@ -76,7 +76,7 @@ class _Agents(Struct):
 
 
 class AgentReports:
-    """Judges reports of one kind, which one service reads."""
+    """Checks reports of one kind, which one service reads."""
 
     def __init__(self, cluster: str, vendors: Container[str], notice: Notice) -> None:
         """`vendors` are those that are known; `notice` takes what does not count, and why."""
@@ -98,7 +98,7 @@ class AgentReports:
         self._nodes.pop(node, None)
 
     def silent(self, node: str, vendor: str) -> None:
-        """The agent has been silent for so long that its order may begin anew, as after its clock
+        """The agent has been silent for so long that its order may start again, as after its clock
         was set back."""
         known = self._nodes.get(node)
         if known is not None:
@@ -117,7 +117,7 @@ class AgentReports:
             return None
         doubts = Doubts()
         counted = device_states.counting(state, known.cards.get(state.vendor, {}), doubts)
-        self._tell(state.node, doubts)
+        self._report_doubts(state.node, doubts)
         return counted
 
     def usage(self, message: ReceivedReport, grant_of: usages.GrantOf) -> NodeUsage | None:
@@ -135,7 +135,7 @@ class AgentReports:
             return None
         doubts = Doubts()
         counted = usages.counting(usage, known.cards.get(usage.vendor, {}), grant_of, doubts)
-        self._tell(usage.node, doubts)
+        self._report_doubts(usage.node, doubts)
         return counted
 
     def _decoded(self, decode: Callable[[bytes], T], message: ReceivedReport) -> T:
@@ -146,38 +146,47 @@ class AgentReports:
             raise
 
     def _proven(
-        self, told: T, where: str, message: ReceivedReport, *, keyless: bool
+        self, report: T, where: str, message: ReceivedReport, *, keyless: bool
     ) -> _Agents | None:
         """The node that the report is of; None where it is not that node's agent's, or is late."""
-        known = self._nodes.get(told.node)
-        wrong = self._wrong(told, where, message, known, keyless=keyless)
+        known = self._nodes.get(report.node)
+        wrong = self._wrong(report, where, message, known, keyless=keyless)
         if known is None or wrong is not None:
             doubt, what = wrong or (Doubt.NODE, "")
             source = message.envelope.source[:100]
-            self._notice("" if known is None else told.node, doubt, f"{what}, from {source!r}")
+            self._notice("" if known is None else report.node, doubt, f"{what}, from {source!r}")
             return None
-        order, voice = message.envelope.order, known.voices[told.vendor]
-        by, newest = known.newest.get(told.vendor, (voice, None))
+        order, voice = message.envelope.order, known.voices[report.vendor]
+        by, newest = known.newest.get(report.vendor, (voice, None))
         if by == voice and newest is not None and newest >= order:
             return None  # a repeat, or late
-        known.newest[told.vendor] = voice, order
+        known.newest[report.vendor] = voice, order
         return known
 
     def _wrong(
-        self, told: T, where: str, message: ReceivedReport, known: _Agents | None, *, keyless: bool
+        self,
+        report: T,
+        where: str,
+        message: ReceivedReport,
+        known: _Agents | None,
+        *,
+        keyless: bool,
     ) -> tuple[Doubt, str] | None:
-        if told.vendor not in self._vendors:
-            return Doubt.VENDOR, f"vendor {told.vendor[:60]!r} is not known"
+        if report.vendor not in self._vendors:
+            return Doubt.VENDOR, f"vendor {report.vendor[:60]!r} is not known"
         if message.subject != where:
             return Doubt.SUBJECT, f"on subject {message.subject[:120]!r}, not {where[:120]!r}"
-        voice = known.voices.get(told.vendor) if known is not None else None
+        voice = known.voices.get(report.vendor) if known is not None else None
         if known is None or voice is None:
-            return Doubt.NODE, f"no agent of {told.vendor} publishes cards on {told.node[:100]!r}"
+            return (
+                Doubt.NODE,
+                f"no agent of {report.vendor} publishes cards on {report.node[:100]!r}",
+            )
         if not voice and keyless and not any(known.voices.values()):
             return None
         return _unsigned(voice, message)
 
-    def _tell(self, node: str, doubts: Doubts) -> None:
+    def _report_doubts(self, node: str, doubts: Doubts) -> None:
         for doubt, what in doubts.found.items():
             self._notice(node, doubt, what)
 

@@ -32,7 +32,7 @@ MOST_NAME: Final = 253
 def counting(state: DeviceState, cards: Mapping[str, Card], doubts: Doubts) -> DeviceState:
     """The state with what counts of `occupied` and `held`; `cards` are the vendor's on the node,
     by id."""
-    held = None if state.held is None else tuple(_held(state.held, doubts))
+    held = None if state.held is None else tuple(_believed_holdings(state.held, doubts))
     return replace(state, occupied=tuple(_occupied(state, cards, doubts)), held=held)
 
 
@@ -97,12 +97,12 @@ def _share(
     return counted
 
 
-def _held(told: tuple[CardHeld, ...], doubts: Doubts) -> Iterator[CardHeld]:
+def _believed_holdings(reported: tuple[CardHeld, ...], doubts: Doubts) -> Iterator[CardHeld]:
     """Of cards that are no longer published too: containers may hold one that was lost. It is
-    compared with the books, and counts nothing."""
-    if len(told) > MOST_HELD:
-        doubts.add(Doubt.EXCESS, f"{len(told)} cards are held: {MOST_HELD} of a report count")
-    for held in told[:MOST_HELD]:
+    compared with the ledger, and counts nothing."""
+    if len(reported) > MOST_HELD:
+        doubts.add(Doubt.EXCESS, f"{len(reported)} cards are held: {MOST_HELD} of a report count")
+    for held in reported[:MOST_HELD]:
         if (
             0 <= held.memory_bytes <= MOST_MEMORY_BYTES
             and 0 <= held.cores_percent <= MOST_CORES_PERCENT

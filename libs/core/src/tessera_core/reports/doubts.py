@@ -27,7 +27,7 @@ class Doubt(StrEnum):
     """A card that the vendor's agent does not publish on the node, or that the pod does not hold
     there."""
     POD = "pod"
-    """A pod that the books do not have on the node."""
+    """A pod that the ledger does not have on the node."""
     EXCESS = "excess"
     """More than a card has: the rest of it is left out."""
 

@@ -1,5 +1,5 @@
-"""The part of a node's usage that counts: that of containers to which the books give shares of the
-vendor's cards on that node, and of these cards, each with no more than a card has.
+"""The part of a node's usage that counts: that of containers to which the ledger gives shares of
+the vendor's cards on that node, and of these cards, each with no more than a card has.
 
 Containers write what it is made of, so it decides no grant. Whose it is, is what the grant says.
 """
@@ -29,7 +29,7 @@ MOST_WORD: Final = 32
 WHOLE_PERCENT: Final = 100
 """No container uses more of a card's time."""
 GrantOf = Callable[[str], Grant | None]
-"""The grant of a bound pod by its uid, as the books have it."""
+"""The grant of a bound pod by its uid, as the ledger has it."""
 
 
 def sensible(usage: NodeUsage) -> bool:

@@ -18,33 +18,33 @@ GRAIN: Final = 256 << 20
 """Bytes. Differences in free memory below it do not count when cards are compared."""
 
 
-def link(root: CardGroup, books: FreeCards, count: int) -> tuple[int, ...] | None:
+def link(root: CardGroup, free: FreeCards, count: int) -> tuple[int, ...] | None:
     """`count` idle cards of the lowest level that has them in one group; None if there are too
     few on the node."""
-    enough = (group for group in _groups(root) if available(group, books) >= count)
-    best = min(enough, key=lambda g: (g.level or 0, available(g, books), g.lowest), default=root)
-    return _lowest_idle(best, books, count)
+    enough = (group for group in _groups(root) if available(group, free) >= count)
+    best = min(enough, key=lambda g: (g.level or 0, available(g, free), g.lowest), default=root)
+    return _lowest_idle(best, free, count)
 
 
-def fragment(root: CardGroup, books: FreeCards, count: int = 1) -> tuple[int, ...] | None:
+def fragment(root: CardGroup, free: FreeCards, count: int = 1) -> tuple[int, ...] | None:
     """`count` idle cards from where the fewest are idle; None if there are too few.
 
     Groups are broken up before cards that hang alone from a level are taken, as in the original.
     """
     at = root
     while True:
-        fitting = [g for g in at.groups if available(g, books) >= count]
+        fitting = [g for g in at.groups if available(g, free) >= count]
         if not fitting:
-            return _lowest_idle(at, books, count)
-        at = min(fitting, key=lambda g: (available(g, books), g.lowest))
+            return _lowest_idle(at, free, count)
+        at = min(fitting, key=lambda g: (available(g, free), g.lowest))
 
 
 def share(
-    books: FreeCards, cores: float, memory: int, among: Iterable[int] | None = None
+    free: FreeCards, cores: float, memory: int, among: Iterable[int] | None = None
 ) -> tuple[int] | None:
     """The card with the fewest free cores, then the least free memory, that has both amounts
     (percent, bytes); None if no card has. `among` = the cards to choose from, else all."""
-    leaves = books.leaves
+    leaves = free.leaves
     fitting = [
         i
         for i in (range(len(leaves)) if among is None else among)
@@ -64,6 +64,6 @@ def _groups(group: CardGroup) -> Iterator[CardGroup]:
         yield from _groups(inner)
 
 
-def _lowest_idle(group: CardGroup, books: FreeCards, count: int) -> tuple[int, ...] | None:
-    idle = numbers(group.cards & books.idle)
+def _lowest_idle(group: CardGroup, free: FreeCards, count: int) -> tuple[int, ...] | None:
+    idle = numbers(group.cards & free.idle)
     return idle[:count] if len(idle) >= count else None

@@ -26,7 +26,7 @@ LEVELS: Final = {
     "NODE": TopologyLevel.NODE,
     "SYS": TopologyLevel.SYSTEM,
 }
-"""PSB: one board, which counts as one switch. SOC: an older tool's word, which does not tell
+"""PSB: one board, which counts as one switch. SOC: an older tool's word, which does not distinguish
 processors apart."""
 _DIRECT: Final = re.compile(r"NV(\d{1,3})")
 _CARD: Final = re.compile(r"GPU(\d{1,3})")

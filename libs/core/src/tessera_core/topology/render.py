@@ -18,22 +18,22 @@ _BAR: Final = "|   "
 _BRANCH: Final = "|---"
 
 
-def draw(root: CardGroup, books: FreeCards) -> str:
+def draw(root: CardGroup, free: FreeCards) -> str:
     """The tree, one line per group and card, children by level, idle cards and number.
 
     `aval` is the wire's spelling. Memory is in bytes.
     """
-    return "\n".join((f"ROOT:{available(root, books)}", *_lines(root, books, 0))) + "\n"
+    return "\n".join((f"ROOT:{available(root, free)}", *_lines(root, free, 0))) + "\n"
 
 
-def _lines(group: CardGroup, books: FreeCards, depth: int) -> Iterator[str]:
+def _lines(group: CardGroup, free: FreeCards, depth: int) -> Iterator[str]:
     prefix = _BAR * depth + _BRANCH
     for card in group.alone:
-        yield f"{prefix}GPU{card} ({_tail(books.leaves[card])})"
-    for inner in sorted(group.groups, key=lambda g: (g.level or 0, available(g, books), g.lowest)):
+        yield f"{prefix}GPU{card} ({_tail(free.leaves[card])})"
+    for inner in sorted(group.groups, key=lambda g: (g.level or 0, available(g, free), g.lowest)):
         word = WORDS[inner.level] if inner.level else "ROOT"
-        yield f"{prefix}{word} (aval: {available(inner, books)}, {_NOTHING})"
-        yield from _lines(inner, books, depth + 1)
+        yield f"{prefix}{word} (aval: {available(inner, free)}, {_NOTHING})"
+        yield from _lines(inner, free, depth + 1)
 
 
 def _tail(leaf: Leaf) -> str:

@@ -1,9 +1,9 @@
 """A tree over a node's cards: the closer two cards are, the lower they meet.
 
-The levels and the books are those of GPU Manager's scheduler. Its tree is built from tables in
-which every pair has a level; for the others we add one rule: at each level, from the closest up,
-groups that a pair of that level joins become one group. So no card is ever in two groups of a
-level, and a card without any known neighbour hangs from the root instead of being lost.
+The levels and the counts of free cards are those of GPU Manager's scheduler. Its tree is built from
+tables in which every pair has a level; for the others we add one rule: at each level, from the
+closest up, groups that a pair of that level joins become one group. So no card is ever in two
+groups of a level, and a card without any known neighbour hangs from the root instead of being lost.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class CardGroup(Struct, frozen=True):
 
 class Leaf(Struct, frozen=True, kw_only=True):
     """What is left of a card. `processes` and `memory_used` are measurements, for the drawing
-    and for ties; the books do not need them."""
+    and for ties; the counts do not need them."""
 
     cores_free: float = WHOLE
     memory_free: int
@@ -89,7 +89,7 @@ def numbers(cards: int) -> tuple[int, ...]:
 
 
 def all_free(leaves: Sequence[Leaf]) -> FreeCards:
-    """Books in which every card is idle."""
+    """Counts in which every card is idle."""
     return FreeCards(tuple(leaves), (1 << len(leaves)) - 1)
 
 
@@ -128,17 +128,17 @@ def _group(level: TopologyLevel | None, cards: int, groups: Mapping[int, CardGro
     return CardGroup(level, cards, tuple(sorted(inner, key=lambda g: g.lowest)))
 
 
-def available(group: CardGroup, books: FreeCards) -> int:
+def available(group: CardGroup, free: FreeCards) -> int:
     """How many of the group's cards are idle."""
-    return (group.cards & books.idle).bit_count()
+    return (group.cards & free.idle).bit_count()
 
 
-def occupy(books: FreeCards, card: int, cores: float, memory: int) -> FreeCards:
+def occupy(free: FreeCards, card: int, cores: float, memory: int) -> FreeCards:
     """Take a part of a card (memory in bytes), or with 100 cores all of it.
 
     The card is then no longer idle, however small the part. Nothing falls below 0.
     """
-    leaf = books.leaves[card]
+    leaf = free.leaves[card]
     if cores >= WHOLE:
         left = replace(leaf, cores_free=0, memory_free=0)
     else:
@@ -147,15 +147,15 @@ def occupy(books: FreeCards, card: int, cores: float, memory: int) -> FreeCards:
             cores_free=max(leaf.cores_free - cores, 0),
             memory_free=max(leaf.memory_free - memory, 0),
         )
-    return FreeCards(_with(books.leaves, card, left), books.idle & ~(1 << card))
+    return FreeCards(_with(free.leaves, card, left), free.idle & ~(1 << card))
 
 
-def release(books: FreeCards, card: int, cores: float, memory: int) -> FreeCards:
+def release(free: FreeCards, card: int, cores: float, memory: int) -> FreeCards:
     """Give a part of a card back, or with 100 cores all of it; nothing rises above its total.
 
     The card is idle again once all its cores are free.
     """
-    leaf = books.leaves[card]
+    leaf = free.leaves[card]
     if cores >= WHOLE:
         left = replace(leaf, cores_free=WHOLE, memory_free=leaf.memory_total)
     else:
@@ -164,8 +164,8 @@ def release(books: FreeCards, card: int, cores: float, memory: int) -> FreeCards
             cores_free=min(leaf.cores_free + cores, WHOLE),
             memory_free=min(leaf.memory_free + memory, leaf.memory_total),
         )
-    idle = books.idle | 1 << card if left.cores_free == WHOLE else books.idle
-    return FreeCards(_with(books.leaves, card, left), idle)
+    idle = free.idle | 1 << card if left.cores_free == WHOLE else free.idle
+    return FreeCards(_with(free.leaves, card, left), idle)
 
 
 def _with(leaves: tuple[Leaf, ...], card: int, leaf: Leaf) -> tuple[Leaf, ...]:

@@ -45,14 +45,14 @@ class Signer:
 
 
 class Verifier:
-    """Tells which grants our scheduler signed, with any of its current and former keys."""
+    """Knows which grants Tessera's scheduler signed, with any of its current and former keys."""
 
     def __init__(self, keys: Mapping[str, str]) -> None:
         """`keys` are public keys in base64, by key id. Raises BadKey."""
         self._keys = {name: _public(name, text) for name, text in keys.items()}
 
     def problem(self, text: str) -> str:
-        """Why the annotation's value is not ours; empty when it is."""
+        """Why the annotation's value is no grant of Tessera's; empty when it is one."""
         found = _SIGNATURE.search(text)
         if found is None:
             return "it has no signature"

@@ -1,9 +1,9 @@
 """Who speaks for a node. All agents are one user of the message bus, so a message proves its node
-itself: the agent signs what it tells (Ed25519), and publishes the public half where only that
+itself: the agent signs what it publishes (Ed25519), and publishes the public half where only that
 node's agent may write, in the annotation of its cards (`Published.speaks`).
 
 What is signed is the source's epoch and sequence and the message's data, which names the node. A
-message may be told twice, and says nothing that was not true then; who reads it tells old ones by
+message may come twice, and says nothing that was not true then; its reader knows old ones by
 their order.
 """
 
@@ -24,7 +24,7 @@ _KEYS: Final = 16_384
 
 
 class MessageSigner:
-    """Signs what one agent tells."""
+    """Signs what one agent publishes."""
 
     def __init__(self, private: bytes) -> None:
         """`private` is the raw key, 32 bytes. Raises BadKey."""
@@ -39,7 +39,7 @@ class MessageSigner:
 
 
 def sender_problem(public: str, signature: str, order: tuple[int, int], data: bytes) -> str:
-    """Why the message is not of whoever published this key; empty when it is."""
+    """Why the message is not signed with this key; empty when it is."""
     if not signature:
         return "it is not signed"
     try:

@@ -23,7 +23,7 @@ surely are."""
 _ACTIVE: Final = 1.0
 """Percent of GPU time from which a container counts as active."""
 _LEAST_SPAN_S: Final = 5.0
-"""Means that are less apart in time tell no trend."""
+"""Averages that are less apart in time show no trend."""
 _HOUR_S: Final = 3600.0
 _MOST_BYTES: Final = 1 << 52
 """No card has more; a double still counts single bytes."""
@@ -47,8 +47,8 @@ class CardWindow:
         """Nothing was measured yet."""
         self.at = float("-inf")
         """Unix time of the newest measurement, by the node's clock."""
-        self.heard = float("-inf")
-        """When it came, by ours."""
+        self.received_at = float("-inf")
+        """When it came, by the receiver's clock."""
         self._vendor = vendor
         self._began = 0.0
         load, slow = constants.load_s, constants.slow_s
@@ -66,7 +66,7 @@ class CardWindow:
             self._began, self.at = usage.at, usage.at - covered
         elapsed = usage.at - self.at
         span = MeasuredSpan(usage.at - self._began, elapsed, min(covered, elapsed))
-        self.at, self.heard = usage.at, now
+        self.at, self.received_at = usage.at, now
         self._newest = {
             (one.uid, one.container, use.card): _Use(one.namespace, one.pod, use)
             for one in usage.containers
@@ -104,19 +104,21 @@ class CardWindow:
         several = np.fromiter((active.get(card, 0) > 1 for card in ids), np.bool_, len(ids))
         crowded = np.clip((load - _CROWDED_FROM) / (100 - _CROWDED_FROM) * 100, 0, 100) * several
         middle = np.full(len(ids), span.at - span.covered / 2)
-        means = np.stack([load, load, middle, middle], axis=1)
-        self._cards.take(WindowSample(ids, means, crowded[:, None], np.zeros((len(ids), 0))), span)
+        averages = np.stack([load, load, middle, middle], axis=1)
+        self._cards.take(
+            WindowSample(ids, averages, crowded[:, None], np.zeros((len(ids), 0))), span
+        )
 
     def cards(self) -> list[SmoothCard]:
         """What is known of the cards that the newest message had."""
         columns = self._cards
-        means = columns.means()
-        rise = means[:, _BUSY] - means[:, _BUSY_SLOW]
-        apart = means[:, _TIME] - means[:, _TIME_SLOW]
+        averages = columns.averages()
+        rise = averages[:, _BUSY] - averages[:, _BUSY_SLOW]
+        apart = averages[:, _TIME] - averages[:, _TIME_SLOW]
         trend = np.divide(rise, apart, out=np.zeros_like(rise), where=apart >= _LEAST_SPAN_S)
         rows = zip(
             columns.keys,
-            means[:, _BUSY].tolist(),
+            averages[:, _BUSY].tolist(),
             columns.waits[columns.present, 0].tolist(),
             np.clip(trend * _HOUR_S, -100, 100).tolist(),
             columns.weights[columns.present, _BUSY].tolist(),
@@ -135,7 +137,7 @@ class CardWindow:
         columns = self._uses
         rows = zip(
             self._newest.items(),
-            columns.means()[:, 0].tolist(),
+            columns.averages()[:, 0].tolist(),
             columns.waits[columns.present, 0].tolist(),
             columns.peaks[columns.present].tolist(),
             columns.weights[columns.present, 0].tolist(),
@@ -155,5 +157,5 @@ class CardWindow:
         return on
 
 
-def _percent(told: float) -> float:
-    return min(max(told, 0.0), 100.0)
+def _percent(value: float) -> float:
+    return min(max(value, 0.0), 100.0)

@@ -1,4 +1,4 @@
-"""From what was measured and what was granted to what is told about a node's cards."""
+"""From what was measured and what was granted to what is reported about a node's cards."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class HintBuilder:
         self._full: dict[str, frozenset[str]] = {}
 
     def build(self, seen: SmoothNode, holders: Holders) -> NodeHints:
-        """What is to be told about a node now. A container that is not in `holders` counts as
+        """What is to be reported about a node now. A container that is not in `holders` counts as
         granted nothing."""
         cards: list[CardHint] = []
         bounds: list[LendingBound] = []
@@ -77,11 +77,11 @@ def _is_lowered(one: SmoothContainer, held: GrantedShare) -> bool:
     return 0 < one.cores_limit_percent < held.cores_percent - 0.1
 
 
-def is_significant(former: NodeHints | None, told: NodeHints, steps: SignificantChanges) -> bool:
+def is_significant(former: NodeHints | None, hints: NodeHints, steps: SignificantChanges) -> bool:
     """Whether the message says what the one before did not."""
-    if former is None or former.bounds != told.bounds:
+    if former is None or former.bounds != hints.bounds:
         return True
-    pairs = zip_longest(former.cards, told.cards)
+    pairs = zip_longest(former.cards, hints.cards)
     return any(a is None or b is None or _differ(a, b, steps) for a, b in pairs)
 
 

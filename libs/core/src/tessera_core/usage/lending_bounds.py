@@ -30,7 +30,7 @@ class LendingRules(Struct, frozen=True, kw_only=True):
     """What a container may come to on one card, its own cores included: all that is idle."""
     stop_percent: Percent = 95.0
     """GPU time that holders use of their own cores, percent of the card, from which nothing is lent
-    there: there is nothing to lend, and whoever waits waits for his own."""
+    there: there is nothing to lend, and a container that waits waits for its own."""
     resume_percent: Percent = 85.0
     """Below which it is lent again."""
 

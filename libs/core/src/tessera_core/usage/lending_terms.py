@@ -24,7 +24,7 @@ class GrantedShare(Struct, frozen=True, kw_only=True):
     lends: bool = True
     """False = its pod takes no part in lending."""
     most_cores_percent: float | None = None
-    """How far its author lets it grow into idle cores; None = he said nothing."""
+    """How far its author lets it grow into idle cores; None = it said nothing."""
     priority: int | None = None
     """The smaller goes before the larger of its namespace; None = it goes before nobody, and nobody
     before it."""

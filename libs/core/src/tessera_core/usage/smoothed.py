@@ -19,7 +19,7 @@ class SmoothingConstants(Struct, frozen=True, kw_only=True):
     slow_s: Seconds = 900.0
     """Time constant of what GPU time is compared with to see a trend."""
     rise_s: Seconds = 3.0
-    """Time constant with which waiting is believed: two messages, so that it is told in five
+    """Time constant with which waiting is believed: two messages, so that it is published in five
     seconds."""
     fall_s: Seconds = 60.0
     """Time constant with which waiting is forgotten."""
@@ -28,7 +28,7 @@ class SmoothingConstants(Struct, frozen=True, kw_only=True):
     stale_s: Seconds = 30.0
     """What was not measured for longer is left out: agents measure every two seconds."""
     keep_s: Seconds = 600.0
-    """After so much silence a card, a container or a node begins anew."""
+    """After so much silence a card, a container or a node starts again."""
 
 
 class SmoothContainer(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 Each message covers an interval of its own; what lies between two of them is not known and counts
 for nothing, so a gap costs confidence and moves no mean. Late messages and repeats change
-nothing. A node's clock that was set back begins that vendor's cards anew. The rows of one vendor's
+nothing. A node's clock that was set back starts that vendor's cards again. The rows of one vendor's
 cards on one node are columns of numpy, so a message costs some array operations however many
 containers share the cards.
 
@@ -44,7 +44,7 @@ class Smoother:
         """What is known of a node; None where nothing was measured lately."""
         fresh = [
             block for _, block in sorted(self._blocks.get(name, {}).items())
-            if now - block.heard <= self.constants.stale_s
+            if now - block.received_at <= self.constants.stale_s
         ]  # fmt: skip
         if not fresh:
             return None
@@ -54,17 +54,17 @@ class Smoother:
     def is_silent(self, name: str, now: float) -> bool:
         """Whether `node` would say None."""
         blocks = self._blocks.get(name, {}).values()
-        return all(now - block.heard > self.constants.stale_s for block in blocks)
+        return all(now - block.received_at > self.constants.stale_s for block in blocks)
 
     def nodes(self) -> tuple[str, ...]:
-        """Every node that was heard of and is not forgotten."""
+        """Every node that published something and is not forgotten."""
         return tuple(self._blocks)
 
     def forget(self, now: float) -> None:
         """Drop what has been silent for long."""
         for name, blocks in list(self._blocks.items()):
             for vendor, block in list(blocks.items()):
-                if now - block.heard > self.constants.keep_s:
+                if now - block.received_at > self.constants.keep_s:
                     del blocks[vendor]
             if not blocks:
                 del self._blocks[name]

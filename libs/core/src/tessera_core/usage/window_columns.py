@@ -24,7 +24,7 @@ K = TypeVar("K", bound=Hashable)
 class TimeConstants(NamedTuple):
     """Time constants, in seconds."""
 
-    means: tuple[float, ...]
+    averages: tuple[float, ...]
     rise: float
     fall: float
     peak: float
@@ -48,7 +48,7 @@ class WindowSample(NamedTuple, Generic[K]):
 
     keys: tuple[K, ...]
     """Each once."""
-    means: Floats
+    averages: Floats
     waits: Floats
     peaks: Floats
 
@@ -63,11 +63,11 @@ class WindowColumns(Generic[K]):
         """The rows that the last measurement had, in its order."""
         self.waits: Floats = np.zeros((0, waits))
         self.peaks: Floats = np.zeros((0, peaks))
-        self.sums: Floats = np.zeros((0, len(pace.means)))
-        self.weights: Floats = np.zeros((0, len(pace.means)))
+        self.sums: Floats = np.zeros((0, len(pace.averages)))
+        self.weights: Floats = np.zeros((0, len(pace.averages)))
         """How much of the time that a mean looks back on was measured, 0 to 1."""
         self._pace = pace
-        self._taus: Floats = np.array(pace.means)
+        self._taus: Floats = np.array(pace.averages)
         self._seen: Floats = np.zeros(0)
         self.keys: tuple[K, ...] = ()
         """Of the rows that are present."""
@@ -81,7 +81,7 @@ class WindowColumns(Generic[K]):
         self.sums *= fade
         self.weights *= fade
         gain = -np.expm1(-span.covered / self._taus)
-        self.sums[rows] += sample.means * gain
+        self.sums[rows] += sample.averages * gain
         self.weights[rows] += gain
         rise = -math.expm1(-span.covered / pace.rise)
         fall = -math.expm1(-span.elapsed / pace.fall)
@@ -91,11 +91,11 @@ class WindowColumns(Generic[K]):
         self.peaks[rows] = sample.peaks + np.maximum(left, 0)
         self._seen[rows] = span.at
 
-    def means(self) -> Floats:
+    def averages(self) -> Floats:
         """Of the rows that are present, in their order; 0 where nothing is known."""
         sums, weights = self.sums[self.present], self.weights[self.present]
-        means: Floats = np.divide(sums, weights, out=np.zeros_like(sums), where=weights > 0)
-        return means
+        averages: Floats = np.divide(sums, weights, out=np.zeros_like(sums), where=weights > 0)
+        return averages
 
     def _arrange(self, keys: tuple[K, ...], span: MeasuredSpan) -> None:
         """Rows for these keys; the others stay for a while."""

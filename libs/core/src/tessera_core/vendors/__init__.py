@@ -1,1 +1,1 @@
-"""The makes of hardware, each one module beside this file that offers `VENDOR`."""
+"""The makes of hardware, each one module next to this file that offers `VENDOR`."""

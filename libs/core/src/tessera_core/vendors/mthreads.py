@@ -31,7 +31,8 @@ VENDOR: Final = Vendor(
     device_evidence=DeviceEvidence(variables=("MTHREADS_VISIBLE_DEVICES",)),
     foreign={"mthreads.com/gpu": "Moore Threads' device plugin of whole cards"},
 )  # fmt: skip
-"""Its toolkit is told cards by that variable. Which device node is which card is not known here."""
+"""Its toolkit learns its cards from that variable. Which device node is which card is not known
+here."""
 
 
 def _cards(readings: Readings, _slots: int) -> tuple[tuple[Card, ...], tuple[str, ...]]:

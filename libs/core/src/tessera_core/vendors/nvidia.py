@@ -53,7 +53,7 @@ def pair_closeness(there: Sequence[str], back: Sequence[str]) -> int | None:
     """How close two cards are by their links as each of them sees them: `SameCPU`, `NVLink4`.
 
     The PCIe class plus 100 for each NVLink, on HAMi's scale. None where the two disagree on the
-    number of links: a sign of a broken one, to be told and counted as 0. Raises ValueError for
+    number of links: a sign of a broken one, to be reported and counted as 0. Raises ValueError for
     an unknown kind of link.
     """
     if len(there) != len(back):

@@ -19,7 +19,7 @@ from tessera_core.machines.registration import (
     RegistrationPhase,
     SocketAppeared,
     SocketVanished,
-    StopAsked,
+    StopRequested,
     advance,
 )
 from tessera_kubelet.background import open_tasks
@@ -106,7 +106,7 @@ class _Registration:
                     await asyncio.sleep(self._settings.retry_s)
         finally:
             if self._phase is RegistrationPhase.DETACHED:
-                self._move(StopAsked())
+                self._move(StopRequested())
 
     async def _kubelet(self) -> FileIdentity:
         """Kubelet's socket, as soon as there is one."""
@@ -133,7 +133,7 @@ class _Registration:
                 try:
                     await self._while_there(kubelet, servicer)
                 except asyncio.CancelledError:
-                    self._move(StopAsked())
+                    self._move(StopRequested())
                     raise
         finally:
             if self._phase is not RegistrationPhase.DETACHED:

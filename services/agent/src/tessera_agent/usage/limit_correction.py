@@ -26,7 +26,7 @@ from tessera_core.dialect_kit.readings import CardReading, Readings
 from tessera_core.hook.limits_file import CardLimit
 from tessera_core.hook.records import uuid_key
 from tessera_core.hook.usage_file import CARD
-from tessera_core.node.usage_rates import ANEW_NS, RawCounter, counted_at, is_limited, measured
+from tessera_core.node.usage_rates import RESTART_NS, RawCounter, counted_at, is_limited, measured
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 
@@ -104,7 +104,7 @@ class LimitCorrections:
         if not self._owed[part]:
             return
         # It is unknown what the hook counted after the last measurement of an earlier agent.
-        leap_ns = ANEW_NS if limit.measured_at_ns and part not in self._written else 0
+        leap_ns = RESTART_NS if limit.measured_at_ns and part not in self._written else 0
         correction = partial(
             measured, busy_ns=self._owed[part] + leap_ns, wall_ns=now.at_ns,
             counted_ns=counted_at(sampled_us * 1000, before, now),

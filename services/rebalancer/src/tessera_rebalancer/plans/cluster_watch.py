@@ -114,7 +114,7 @@ class ClusterWatch:
             kubefit=kubefit,
             nodes=self.nodes.known,
             bound=self.pods.on_node,
-            ours=self._registry.resources,
+            managed_resources=self._registry.resources,
             running=running,
             waiting=waiting,
             disruptions=self.disruptions.all,

@@ -62,7 +62,7 @@ class AgentReportAudit:
         for card in sorted(found.confirmed() - former.confirmed()):
             _log.alert(
                 "agent sees more than the books", node=state.node, card=card, agent=more[card],
-                books=self._ledger.held(state.node).get(card, Charge()),
+                books=self._ledger.charges_on(state.node).get(card, Charge()),
             )  # fmt: skip
 
     def expire(self, now: float) -> None:
@@ -74,7 +74,7 @@ class AgentReportAudit:
 def _more(state: DeviceState, ledger: Ledger) -> Iterator[CardHeld]:
     if state.node not in ledger.fleet.rows:
         return
-    charges = ledger.held(state.node)
+    charges = ledger.charges_on(state.node)
     for held in state.held or ():
         charge = charges.get(held.card, Charge())
         if (

@@ -181,7 +181,7 @@ class Packing:
         grants = [entry.grant for entry in entries if entry.phase is AllocationPhase.BOUND]
         for number, grant in enumerate(grants, 1):
             if grant.uid not in self._counted:
-                cpu, memory = self.hosts.held(grant.uid)
+                cpu, memory = self.hosts.of_pod(grant.uid)
                 history.add(
                     replace(request_from_grant(grant), cpu_milli=cpu, memory_bytes=memory), now
                 )
@@ -201,7 +201,7 @@ class Packing:
         forecast = await asyncio.to_thread(learn, *lesson)
         fresh = former.apart()
         fresh.adopt(forecast)
-        shapes = sorted(self.history.wishes.items(), key=lambda item: -item[1])
+        shapes = sorted(self.history.demands.items(), key=lambda item: -item[1])
         for shape, _ in shapes[:WARM]:
             fresh.follow(fleet, self.hosts.columns(fleet))
             fresh.warm(fleet, [shape])

@@ -204,7 +204,7 @@ class PodReader:
         counted = estimate_shares(self._registry, self._ledger.fleet, pod)
         return replace(
             summary, grant=counted.grant, unknown=counted.closes,
-            remark="; ".join(t for t in (adopted.problem, counted.told) if t),
+            remark="; ".join(t for t in (adopted.problem, counted.note) if t),
         )  # fmt: skip
 
     def _requests_cards(self, pod: Pod) -> bool:

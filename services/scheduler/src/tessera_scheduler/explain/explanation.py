@@ -117,7 +117,7 @@ class Explainer:
         if decision is not None:
             today = self.ledger.fleet.snapshot()
             whys = await _in_pieces(self._decisions.whys(decision, today))
-            return self._decisions.told(decision, whys, today)
+            return self._decisions.record_with(decision, whys, today)
         plain = DecisionRecord(
             uid=pod.metadata.uid, verdict=UNASKED, at=self.clock.time(), attempts=0
         )

@@ -1,7 +1,7 @@
 """`python -m tessera_embedded.apiserver --folder DIR [--port N]`: an API server as a process.
 
 Prints `ready URL` once it answers; SIGTERM and SIGINT end it. The kubeconfig lies in the folder,
-and so do the tokens of the accounts that a file may name beside the administrator.
+and so do the tokens of the accounts that a file may name in addition to the administrator.
 """
 
 from __future__ import annotations

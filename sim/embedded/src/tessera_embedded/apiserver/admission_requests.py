@@ -45,7 +45,7 @@ Steps = Generator[AdmissionQuery, JsonObject | None, Response]
 
 
 class WriteRequest(Struct, frozen=True):
-    """One write: where, by whom, and how."""
+    """One write: where, by which user, and how."""
 
     target: RequestTarget
     user: AuthenticatedUser

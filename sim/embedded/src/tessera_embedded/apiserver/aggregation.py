@@ -1,8 +1,9 @@
 """Aggregated APIs: requests that the server passes on to extension servers, by APIService.
 
-Who asks is known and allowed here first; the extension server is told by headers, on a connection
-with the server's front-proxy certificate. A Service is found by `externalName` alone: there is no
-network of pods. Not there: the condition Available, OpenAPI, other transports than one request.
+Who asks is known and allowed here first; the extension server learns it from headers, on a
+connection with the server's front-proxy certificate. A Service is found by `externalName` alone:
+there is no network of pods. Not there: the condition Available, OpenAPI, other transports than one
+request.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def _json(code: int, body: JsonObject) -> Response:
 
 
 def publish(store: Store, shows: FrontProxyCertificates) -> None:
-    """Write for extension servers whom they may believe, as every API server does."""
+    """Write for extension servers which proxies they may believe, as every API server does."""
     name = "extension-apiserver-authentication"
     data = {
         "requestheader-client-ca-file": shows.ca.read_text(),

@@ -1,6 +1,6 @@
 """A certificate authority and a server certificate, made once in a folder and then kept.
 
-For loopback use: the keys lie beside the certificates, readable by their owner only.
+For loopback use: the keys lie next to the certificates, readable by their owner only.
 """
 
 from __future__ import annotations

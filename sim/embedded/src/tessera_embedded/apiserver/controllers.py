@@ -56,20 +56,20 @@ class Chores:
 
     def _round(self) -> bool:
         before = self._objects.version
-        for change in self._news(DEFINITIONS):
+        for change in self._changes_of(DEFINITIONS):
             self._definition(change)
-        for change in self._news(NODES):
+        for change in self._changes_of(NODES):
             self._node(change)
-        for change in self._news(NAMESPACES):
+        for change in self._changes_of(NAMESPACES):
             self._namespace(change)
-        for change in self._news(EVENTS):
+        for change in self._changes_of(EVENTS):
             self._event(change)
         for name in tuple(self._terminating):
             self._empty(name)
         return self._objects.version != before
 
-    def _news(self, shelf: Shelf) -> list[StoredChange]:
-        kept, since = self._objects.kept(shelf), self._seen.get(shelf, 0)
+    def _changes_of(self, shelf: Shelf) -> list[StoredChange]:
+        kept, since = self._objects.kind_store(shelf), self._seen.get(shelf, 0)
         self._seen[shelf] = self._objects.version
         if not kept.log or kept.log[-1].version <= since:
             return []
@@ -137,7 +137,7 @@ class Chores:
             self._terminating.discard(namespace)
 
     def _inside(self, shelf: Shelf, namespace: str) -> list[StoredObject]:
-        kept = self._objects.kept(shelf)
+        kept = self._objects.kind_store(shelf)
         return [kept.records[k] for k in tuple(kept.between(f"{namespace}/", f"{namespace}0"))]
 
     def _event(self, change: StoredChange) -> None:
@@ -148,7 +148,7 @@ class Chores:
             len(self._events) > MOST_EVENTS or self._events[0][0] < now - EVENT_LIFE_S
         ):
             _, key = self._events.popleft()
-            record = self._objects.kept(EVENTS).records.get(key)
+            record = self._objects.kind_store(EVENTS).records.get(key)
             if record is not None:
                 self._objects.remove(EVENTS, record)
 

@@ -6,7 +6,7 @@ ApiError
   AlreadyExists 409       Conflict 409            Expired 410
   TooLarge 413            UnsupportedMedia 415    Invalid 422
   TooManyRequests 429     Internal, Unworded 500  Timeout 504
-  Told (the code of whoever said it)
+  Reported (the code of its author)
 """
 
 from __future__ import annotations
@@ -161,16 +161,16 @@ class WebhookDenied(ApiError):
 
     def __init__(self, status: JsonObject) -> None:
         super().__init__(str(status.get("message", "")), details=status.get("details"))
-        self.told = status
+        self.body = status
 
     @property
     def answer_code(self) -> int:
         """The code that the other side chose."""
-        return int(self.told["code"])
+        return int(self.body["code"])
 
     def status(self) -> JsonObject:
         """The body as the other side worded it."""
-        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, **self.told}
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, **self.body}
 
 
 def code_of(error: ApiError) -> int:

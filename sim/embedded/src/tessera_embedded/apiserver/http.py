@@ -121,7 +121,7 @@ class Frontend:
             except StopIteration as e:
                 response: Response = e.value
                 return response
-            asked.obj = await self._webhooks.ask(asked, warnings)
+            asked.obj = await self._webhooks.review(asked, warnings)
             given = self._store.decided(asked, warnings)
 
     async def _stream(
@@ -151,18 +151,18 @@ class Frontend:
 
     async def _pump(self, watch: KindWatch, response: web.StreamResponse) -> None:
         loop, every_s = asyncio.get_running_loop(), self._settings.bookmark_s
-        news = asyncio.Event()
-        watch.on_news = news.set
+        changed = asyncio.Event()
+        watch.on_change = changed.set
         due = loop.time() + every_s  # whatever else happens: much of it the watch does not want
         while True:
-            news.clear()
+            changed.clear()
             if frames := watch.pull():
                 await response.write(b"".join(frames))
             if watch.closed:
                 return
             try:
                 async with asyncio.timeout_at(due):
-                    await news.wait()
+                    await changed.wait()
             except TimeoutError:
                 await self._last_words(watch, response)
                 due = loop.time() + every_s

@@ -2,8 +2,8 @@
 
 A record keeps an object as the bytes that go out, without kind and apiVersion (an object may be
 served in several versions), so lists and watches copy bytes, and nobody can change what is kept.
-The log is bounded; what has fallen out of it can only be listed anew. No I/O: `on_change` is called
-for every write, before anyone is told.
+The log is bounded; what has fallen out of it can only be listed again. No I/O: `on_change` is
+called for every write, before any watch has it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class StoredChange(Struct):
     previous: StoredObject | None = None
     gone: bool = False
     frames: dict[tuple[str, bytes], bytes] = {}
-    """Watch events made of it, by type and kind: encoded once, whoever watches."""
+    """Watch events made of it, by type and kind: encoded once, however many watch."""
 
 
 class KindStore:
@@ -82,7 +82,7 @@ class KindStore:
         """Of the objects in the log."""
 
     def apply(self, change: StoredChange) -> None:
-        """Take a change in and tell those who listen."""
+        """Take a change in and notify the listeners."""
         record = change.record
         if change.gone:
             del self.records[record.key]
@@ -147,7 +147,7 @@ class ObjectStore:
         self._window, self._floor = window, 0
         self._shelves: dict[Shelf, KindStore] = {}
 
-    def kept(self, shelf: Shelf) -> KindStore:
+    def kind_store(self, shelf: Shelf) -> KindStore:
         """The objects of one kind."""
         if shelf not in self._shelves:
             self._shelves[shelf] = KindStore(self._window, self._floor)
@@ -159,17 +159,17 @@ class ObjectStore:
 
     def find(self, shelf: Shelf, namespace: str, name: str) -> StoredObject | None:
         """The object, or None."""
-        return self.kept(shelf).records.get(key_of(namespace, name))
+        return self.kind_store(shelf).records.get(key_of(namespace, name))
 
     def records(self, shelf: Shelf) -> list[StoredObject]:
         """All objects of a kind, in the order of their keys."""
-        kept = self.kept(shelf)
+        kept = self.kind_store(shelf)
         return [kept.records[key] for key in kept.keys]
 
     def put(self, shelf: Shelf, obj: JsonObject) -> StoredObject:
         """Write an object, new or changed; its resourceVersion is set."""
         record = self._stamped(shelf, obj)
-        previous = self.kept(shelf).records.get(record.key)
+        previous = self.kind_store(shelf).records.get(record.key)
         self._commit(shelf, StoredChange(record.version, record, previous))
         return record
 
@@ -182,11 +182,11 @@ class ObjectStore:
     def replay(self, shelf: Shelf, version: int, obj: JsonObject, *, gone: bool) -> None:
         """Take in a change that was written before: no hook is called."""
         record = record_of(shelf, obj, version)
-        previous = self.kept(shelf).records.get(record.key)
+        previous = self.kind_store(shelf).records.get(record.key)
         self.version = max(self.version, version)
         if gone and previous is None:
             return
-        self.kept(shelf).apply(StoredChange(version, record, previous, gone=gone))
+        self.kind_store(shelf).apply(StoredChange(version, record, previous, gone=gone))
 
     def compact(self, version: int = 0) -> None:
         """Forget all changes so far, as etcd's compaction does: older watches answer 410.
@@ -206,7 +206,7 @@ class ObjectStore:
     def _commit(self, shelf: Shelf, change: StoredChange) -> None:
         self.on_change(shelf, change)
         self.version = change.version
-        self.kept(shelf).apply(change)
+        self.kind_store(shelf).apply(change)
 
 
 def key_of(namespace: str, name: str) -> str:

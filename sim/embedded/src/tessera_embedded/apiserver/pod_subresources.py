@@ -1,4 +1,4 @@
-"""What can be done to a pod beside the common verbs: bind it, evict it.
+"""What can be done to a pod in addition to the common verbs: bind it, evict it.
 
 A Binding is one write: node, annotations and the PodScheduled condition appear together, or the
 answer is 409 and nothing has changed.
@@ -65,7 +65,7 @@ def posted(body: bytes, kind: str, target: RequestTarget) -> JsonObject:
 def bind(writer: Writer, ask: WriteRequest, body: bytes) -> Steps:
     """Place a pod on a node and give it the Binding's annotations; 201."""
     binding = posted(body, "Binding", ask.target)
-    binding = yield from _asked(ask, binding, ("", "v1", "Binding"))
+    binding = yield from _requested(ask, binding, ("", "v1", "Binding"))
     wanted = binding.get("target", {})
     causes = []
     if wanted.get("kind", "") not in ("", "Node"):
@@ -85,7 +85,7 @@ def bind(writer: Writer, ask: WriteRequest, body: bytes) -> Steps:
     return success(201)
 
 
-def _asked(
+def _requested(
     ask: WriteRequest, obj: JsonObject, kind: tuple[str, str, str]
 ) -> Generator[AdmissionQuery, JsonObject | None, JsonObject]:
     """The posted object as admission leaves it."""
@@ -143,7 +143,7 @@ def evict(writer: Writer, ask: WriteRequest, body: bytes) -> Steps:
     if ask.dry_run:
         options["dryRun"] = ["All"]
     ask = msgspec.structs.replace(ask, options=options)
-    yield from _asked(ask, eviction, ("policy", "v1", "Eviction"))
+    yield from _requested(ask, eviction, ("policy", "v1", "Eviction"))
     record = writer.find(ask.target)
     conditions = options.get("preconditions") or {}
     _check_conditions(ask.target, conditions, record)

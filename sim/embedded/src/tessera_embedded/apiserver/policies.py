@@ -1,7 +1,7 @@
 """ValidatingAdmissionPolicies: conditions in CEL that a write must meet.
 
 A parameter is one object, found by its name. One that changes counts at once; a real API server
-hears of it by a watch. Not served: parameters by selector (refused), audit annotations, the cost
+gets it by a watch. Not served: parameters by selector (refused), audit annotations, the cost
 budget.
 """
 
@@ -187,8 +187,8 @@ def _message(validation: JsonObject, scope: Mapping[str, Any]) -> str:
             message = None
         if isinstance(message, str) and message.strip() and "\n" not in message.strip():
             return message.strip()
-    told = str(validation.get("message", "")).strip()
-    return told or f"failed expression: {validation['expression'].strip()}"
+    message = str(validation.get("message", "")).strip()
+    return message or f"failed expression: {validation['expression'].strip()}"
 
 
 def _refusal(asked: AdmissionQuery, who: str, denial: _Denial) -> WebhookDenied:

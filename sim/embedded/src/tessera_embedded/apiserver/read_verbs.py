@@ -159,7 +159,7 @@ def too_large(asked: int, current: int) -> Timeout:
 
 def _at(objects: ObjectStore, target: RequestTarget, page: _Page) -> Iterator[StoredObject]:
     """The records of a kind (and namespace) as of a version, from a key on, in order."""
-    kept = objects.kept(target.resource.shelf)
+    kept = objects.kind_store(target.resource.shelf)
     prefix = f"{target.namespace}/" if target.namespace else ""
     start, end = max(prefix, page.start), prefix[:-1] + "0" if prefix else None
     if page.rv == objects.version:

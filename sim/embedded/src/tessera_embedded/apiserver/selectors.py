@@ -136,7 +136,7 @@ FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
         "involvedObject.fieldPath", "reason", "reportingComponent", "type",
     ),
 }  # fmt: skip
-"""Selectable fields beside metadata.name and metadata.namespace."""
+"""Selectable fields in addition to metadata.name and metadata.namespace."""
 
 _FIELD: Final = re.compile(r"(?P<key>[\w.]+)(?P<op>==|!=|=)(?P<value>.*)")
 _METADATA: Final = ("metadata.name", "metadata.namespace")

@@ -2,8 +2,9 @@
 
 `handle` answers everything but watches, `watch` opens one. Both are pure in that they do no I/O and
 take time and chance from outside, so a fake client can run on virtual time. Webhooks are not called
-here: whoever can wait drives `begin` step by step and asks them (`tessera_embedded.apiserver.http`
-does). Validating admission policies are evaluated, as they need no one else.
+here: a caller that can wait drives `begin` step by step and asks them
+(`tessera_embedded.apiserver.http` does). Validating admission policies are evaluated, as they need
+no one else.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def random_suffix() -> str:
     return "".join(random.choices(_LETTERS, k=5))  # noqa: S311  (names, not secrets)
 
 
-def real_world() -> ApiServerEnvironment:
+def machine_environment() -> ApiServerEnvironment:
     """The clock and the chance of this machine."""
     return ApiServerEnvironment(time.time, lambda: str(uuid.uuid4()), random_suffix)
 
@@ -69,7 +70,7 @@ class Store:
         self.objects = ObjectStore(window=window, on_change=on_change)
         self.catalogue = KindCatalogue()
         self.access = access or Access()
-        self.writer = Writer(self.objects, world or real_world())
+        self.writer = Writer(self.objects, world or machine_environment())
         self.policies = Policies(self.objects, self.catalogue, self.access)
         self._chores = Chores(self.writer, self.catalogue)
 

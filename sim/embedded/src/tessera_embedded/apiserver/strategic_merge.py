@@ -22,7 +22,7 @@ _KEYS: Final = {
     "volumeDevices": "devicePath", "volumeMounts": "mountPath", "volumes": "name",
     "webhooks": "name",
 }  # fmt: skip
-"""Field name to the key that its items are told apart by."""
+"""Field name to the key that distinguishes its items."""
 
 _SETS: Final = ("finalizers", "podCIDRs")
 _DIRECTIVE: Final = "$patch"

@@ -2,7 +2,7 @@
 
 A watch holds no queue of its own, so thousands of them cost little; each event is encoded once for
 all. One that falls behind what the log remembers is closed, as a slow watcher of the real server
-is, and its client resumes or lists anew.
+is, and its client resumes or lists again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class KindWatch:
     """The events of one kind, filtered, from a version on.
 
     `pull()` gives what is new and never waits. `on_news`, if set, is called once whenever there may
-    be something to pull, also when the watch was closed. Whoever opens a watch closes it.
+    be something to pull, also when the watch was closed. The opener of a watch closes it.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class KindWatch:
         wanted: ListFilter,
         query: Mapping[str, str],
     ) -> None:
-        self.on_news: Callable[[], None] = _nobody
+        self.on_change: Callable[[], None] = _nobody
         self.closed = False
         self.wants_bookmarks = query.get("allowWatchBookmarks", "") in ("true", "1")
         self._objects, self._target, self._wanted = objects, target, wanted
-        self._kept = objects.kept(target.resource.shelf)
+        self._kept = objects.kind_store(target.resource.shelf)
         self._ready: list[bytes] = []
         self._next, self._after = 0, 0
         try:
@@ -50,7 +50,7 @@ class KindWatch:
         except ApiError as e:
             self._ready, self.closed = [_frame("ERROR", msgspec.json.encode(e.status()))], True
             return
-        self._kept.listeners.add(self._told)
+        self._kept.listeners.add(self._notified)
 
     def pull(self) -> list[bytes]:
         """The events since the last pull, one JSON object and a newline each."""
@@ -68,14 +68,14 @@ class KindWatch:
         return ready
 
     def bookmark(self) -> bytes:
-        """The event that tells how far the watch has come; pull everything first."""
+        """The event that says how far the watch has come; pull everything first."""
         return self._bookmark({})
 
     def close(self) -> None:
         """End the watch; pulling gives nothing more."""
-        self._kept.listeners.discard(self._told)
+        self._kept.listeners.discard(self._notified)
         self.closed = True
-        self.on_news()
+        self.on_change()
 
     def _begin(self, query: Mapping[str, str]) -> None:
         asked = version_of(query)
@@ -97,8 +97,8 @@ class KindWatch:
         if ending and self.wants_bookmarks:
             self._ready.append(self._bookmark({INITIAL_END: "true"}))
 
-    def _told(self) -> None:
-        self.on_news()
+    def _notified(self) -> None:
+        self.on_change()
 
     def _bookmark(self, annotations: dict[str, str]) -> bytes:
         resource = self._target.resource

@@ -64,7 +64,7 @@ class Webhooks:
         self._objects, self._session = objects, session
         self._tls: dict[str, ssl.SSLContext] = {}
 
-    async def ask(self, asked: AdmissionQuery, warnings: list[str]) -> JsonObject | None:
+    async def review(self, asked: AdmissionQuery, warnings: list[str]) -> JsonObject | None:
         """The object as the webhooks leave it. Raises ApiError where one refuses or fails."""
         if asked.stage == "validate":
             await self._validate(list(hooks(self._objects, asked)), asked, warnings)
@@ -219,12 +219,12 @@ def _patched(hook: Hook, asked: AdmissionQuery, said: _Said) -> JsonObject:
 def _denied(hook: Hook, said: _Said) -> WebhookDenied:
     status = dict(said.status or {})
     denied = f'admission webhook "{hook.name}" denied the request'
-    told = status.get("message") or status.get("reason")
+    message = status.get("message") or status.get("reason")
     code = status.get("code", 0)
     return WebhookDenied({
         **status,
         "status": "Failure",
-        "message": f"{denied}: {told}" if told else f"{denied} without explanation",
+        "message": f"{denied}: {message}" if message else f"{denied} without explanation",
         "code": code if isinstance(code, int) and code >= 400 else 400,
     })  # fmt: skip
 

@@ -1,9 +1,10 @@
-"""The file that outlives the process: one JSON line for each write, appended before it is told.
+"""The file that outlives the process: one JSON line for each write, appended before any watch has
+it.
 
 A line reaches the kernel before the answer goes out, so a killed process loses nothing that it
 acknowledged; a machine that loses power may (there is no fsync). A torn last line is a write that
-nobody was told of: it is cut off. The file is rewritten without history when it is opened and has
-grown far beyond what is in it.
+no answer was sent for: it is cut off. The file is rewritten without history when it is opened and
+has grown far beyond what is in it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _FORGOTTEN: Final[Shelf] = ("", "")
 
 
 class JournalBroken(Exception):
-    """A line in the middle of the journal cannot be read: the file is not ours, or damaged."""
+    """A line in the middle of the journal cannot be read: the file is not the store's, or
+    damaged."""
 
 
 class _Line(Struct, frozen=True):
@@ -57,10 +59,10 @@ class Journal:
             else:
                 objects.replay(line.s, line.v, line.o, gone=line.d)
             lines += 1
-        live = sum(len(objects.kept(shelf).records) for shelf in objects.shelves())
+        live = sum(len(objects.kind_store(shelf).records) for shelf in objects.shelves())
         if lines - live > _MANY:
             self._rewrite(objects)
-        # Regular files never block; the flag tells blocking-call detectors so.
+        # Regular files never block; the flag lets blocking-call detectors know.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
         self._file = os.open(self._path, flags, 0o600)
 

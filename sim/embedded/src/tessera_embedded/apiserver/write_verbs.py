@@ -3,7 +3,7 @@
 A verb is a generator: it yields a `AdmissionQuery` wherever admission is to be asked, is sent the
 object that admission leaves, and returns the answer. So the same verbs run at once where there is
 no admission, and wait for webhooks where there is; what was read before a wait is read again after
-it, and the verb starts anew where it has changed. Refusals are raised as `ApiError`.
+it, and the verb starts again where it has changed. Refusals are raised as `ApiError`.
 """
 
 from __future__ import annotations
@@ -179,15 +179,15 @@ class Writer:
 
 
 def _fill(ask: WriteRequest, rules: KindRules, obj: JsonObject) -> None:
-    """Settle an object's fields; unknown ones are refused or told, as the caller wishes."""
+    """Settle an object's fields; unknown ones are refused or reported, as the caller wishes."""
     wish = ask.query.get("fieldValidation", "Warn")
     if wish not in ("Ignore", "Warn", "Strict"):
         raise BadRequest(f"fieldValidation: {wish!r} is none of Ignore, Warn and Strict")
-    told = [f'unknown field "{path}"' for path in rules.fill(obj)]
-    if told and wish == "Strict":
-        raise BadRequest(f"strict decoding error: {', '.join(told)}")
+    messages = [f'unknown field "{path}"' for path in rules.fill(obj)]
+    if messages and wish == "Strict":
+        raise BadRequest(f"strict decoding error: {', '.join(messages)}")
     if wish == "Warn":
-        ask.warnings.extend(text for text in told if text not in ask.warnings)
+        ask.warnings.extend(text for text in messages if text not in ask.warnings)
 
 
 def _check_patched(ask: WriteRequest, new: JsonObject) -> None:

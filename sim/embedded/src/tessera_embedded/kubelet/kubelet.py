@@ -1,8 +1,8 @@
-"""Kubelet's side, played: takes registrations, hears of devices, admits containers, restarts.
+"""Kubelet's side, played: takes registrations, receives devices, admits containers, restarts.
 
 For tests and for nodes that are not real. Faithful to kubelet 1.34 also where that is hard on
 plugins: it says nothing when it restarts, and deletes every socket of its folder before it makes
-its own anew. It knows nothing of NUMA.
+its own. It knows nothing of NUMA.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class FakeKubelet:
         self._up, self._down = asyncio.Event(), asyncio.Event()
 
     def devices(self, resource: str) -> tuple[PluginDevice, ...]:
-        """What its plugin told last: all unhealthy when the plugin is gone, nothing when none has
-        registered since kubelet started. The number of all is the node's capacity, that of the
+        """What its plugin reported last: all unhealthy when the plugin is gone, nothing when none
+        has registered since kubelet started. The number of all is the node's capacity, that of the
         healthy ones its allocatable."""
         return self._hosted[resource].devices if resource in self._hosted else ()
 
@@ -56,7 +56,7 @@ class FakeKubelet:
         return self._hosted[resource]
 
     async def until(self, wanted: Callable[[], bool]) -> None:
-        """Wait until this holds; looked at again whenever a plugin comes, tells, or goes."""
+        """Wait until this holds; looked at again whenever a plugin comes, reports, or goes."""
         while not wanted():
             self._changed.clear()
             await self._changed.wait()
@@ -162,7 +162,7 @@ async def open_kubelet(
 
 
 def _checked(message: bytes) -> pb.RegisterRequest:
-    """What a plugin asks, if kubelet would hear of it. Raises CallFailed."""
+    """What a plugin answers on which options it wants. Raises CallFailed."""
     try:
         asked = pb.RegisterRequest.FromString(message)
     except DecodeError as e:
@@ -192,6 +192,6 @@ def _is_extended(resource: str) -> bool:
 
 def _remove_sockets(folder: Path) -> None:
     for path in folder.iterdir():
-        with suppress(FileNotFoundError):  # plugins remove theirs meanwhile
+        with suppress(FileNotFoundError):  # plugins remove their own meanwhile
             if stat.S_ISSOCK(path.lstat().st_mode):
                 path.unlink()

@@ -23,8 +23,8 @@ M = TypeVar("M", bound=Message)
 
 
 class HostedResource:
-    """What one registration brought. `devices` are what was told last; all of them are unhealthy
-    once the plugin stopped telling."""
+    """What one registration brought. `devices` are what was reported last; all of them are
+    unhealthy once the plugin stopped reporting."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class HostedResource:
         """The options that came with the registration; kubelet 1.34 does not read them."""
         self.devices: tuple[PluginDevice, ...] = ()
         self.lists = 0
-        """How often the devices were told."""
+        """How often the devices were reported."""
         self.replaced = asyncio.Event()
         """Set when the resource was registered again: this one is not asked any more."""
         self.options = pb.DevicePluginOptions()
@@ -55,7 +55,7 @@ class HostedResource:
         )
 
     async def live(self) -> None:
-        """Hear of devices until the plugin ends it, or is replaced."""
+        """Receive devices until the plugin ends it, or is replaced."""
         async with open_tasks() as tasks:
             watching = tasks.create_task(self._watch(), name=f"watch {self._socket.name}")
             watching.add_done_callback(lambda _: self.replaced.set())

@@ -127,20 +127,20 @@ class ContainerRunner:
         try:
             process, info = await asyncio.shield(begun)
         except asyncio.CancelledError:
-            with suppress(OSError):  # a thread cannot be cancelled: its process is ours to end
+            with suppress(OSError):  # a thread cannot be cancelled: its process must be ended here
                 await self.stop((await begun)[0], 0)
             raise
         self._runs[info.id] = sandbox, info
         return process
 
     async def started(self, runtime: Runtime, id_: str) -> None:
-        """The container's process runs: tell the agents. Raises CallFailed."""
+        """The container's process runs: notify the agents. Raises CallFailed."""
         sandbox, info = self._runs[id_]
         await runtime.notify(NriEvent.POST_START_CONTAINER, sandbox, info)
 
     def recall(self) -> None:
         """Know again what a former node process left running. Before any agent asks what runs: as
-        at containerd, it hears of all of it then, and not again."""
+        at containerd, it gets all of it then, and not again."""
         for path in (self.folder / "pods").glob("*/*/kept"):
             kept = _read(path)
             if kept is not None and is_alive(kept.process):
@@ -162,7 +162,7 @@ class ContainerRunner:
             yield kept.container.id, NodeProcess(kept.process)
 
     async def stopped(self, runtime: Runtime, id_: str) -> None:
-        """The container's process has ended: tell the agents."""
+        """The container's process has ended: notify the agents."""
         found = self._runs.pop(id_, None)
         if found is not None:
             sandbox, info = found

@@ -50,7 +50,7 @@ def translated(
 ) -> dict[str, str]:
     """The variables by which mounts have their effect without being made.
 
-    `lookup` tells where a path of the node lies.
+    `lookup` says where a path of the node lies.
     """
     made = dict(env)
     sources = {m.destination: lookup(m.source) for m in mounts}
@@ -101,7 +101,7 @@ def with_limiter(
     env: Mapping[str, str], library: str, place: Path, memory_mib: int, cores_percent: int
 ) -> Env:
     """As a vendor's own program limits a container. Its limiter is played by the hook library,
-    which obeys HAMi-core's variables where no agent of ours has written a limits file."""
+    which follows HAMi-core's variables where Tessera's agent has not written a limits file."""
     if not library or not (memory_mib or cores_percent):
         return dict(env)
     return {

@@ -1,4 +1,4 @@
-"""The node: it carries the pods that are bound to it, and tells of them."""
+"""The node: it carries the pods that are bound to it, and reports them."""
 
 from __future__ import annotations
 
@@ -103,16 +103,16 @@ class EmbeddedNode:
         uid = worker.pod.uid
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(worker.run(), name="containers")
-            tasks.create_task(self._tell(worker), name="status")
+            tasks.create_task(self._write_status(worker), name="status")
         await worker.clean()
-        if worker.pod.deleting:  # also where that was told while it was being cleared away
+        if worker.pod.deleting:  # also where that came while it was being cleared away
             await insist(lambda: self._delete(worker.pod))
         if self.workers.get(uid) is worker:
             del self.workers[uid]
             self._changed.pop(uid, None)
             self._over[uid] = worker.pod.deleting
 
-    async def _tell(self, worker: Worker) -> None:
+    async def _write_status(self, worker: Worker) -> None:
         """Write the pod's status whenever it changes, until the pod is over."""
         changed = self._changed[worker.pod.uid]
         changed.set()

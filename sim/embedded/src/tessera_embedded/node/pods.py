@@ -43,7 +43,7 @@ class ContainerSpec(Struct, frozen=True, rename="camel"):
 
     @property
     def sidecar(self) -> bool:
-        """True for an init container that goes on beside the others."""
+        """True for an init container that goes on while the others run."""
         return self.restart_policy == "Always"
 
 

@@ -18,7 +18,7 @@ LOST: Final = 137
 
 
 class ProcessRecord(Struct, frozen=True):
-    """A process, told apart from a later one of the same number."""
+    """A process, distinguished from a later one of the same number."""
 
     pid: int
     started: str

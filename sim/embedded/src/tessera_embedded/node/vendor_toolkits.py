@@ -26,7 +26,7 @@ class ToolkitRequest(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     """As the process will have it, NRI's adjustments included."""
     limits: Mapping[str, str] = {}
-    """The container's resource limits: kubelet tells a device plugin how many of each."""
+    """The container's resource limits: kubelet asks a device plugin for so many of each."""
 
     def amount(self, resource: str) -> int:
         """Whole units of a resource; 0 = none."""

@@ -31,7 +31,7 @@ class Worker:
 
     def __init__(
         self, pod: NodePod, carrier: ContainerRunner, runtime: Runtime, clock: Clock,
-        told: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:  # fmt: skip
         self.pod = pod
         self.over = False
@@ -39,7 +39,7 @@ class Worker:
         self._carrier = carrier
         self._runtime = runtime
         self._clock = clock
-        self._told = told
+        self._on_change = on_change
         self._states = {
             c.name: ContainerProgress() for c in (*pod.spec.init_containers, *pod.spec.containers)
         }
@@ -76,7 +76,7 @@ class Worker:
         finally:
             await self._stop_all()
             self.over = True
-            self._told()
+            self._on_change()
         await self._quietly(NriEvent.STOP_POD_SANDBOX)
         await self._quietly(NriEvent.REMOVE_POD_SANDBOX)
 
@@ -123,7 +123,7 @@ class Worker:
             state.where = ProcessWaiting(
                 "CrashLoopBackOff", f"back-off {wait_s:g}s restarting container"
             )
-            self._told()
+            self._on_change()
         try:
             async with asyncio.timeout(wait_s):
                 await self._leave.wait()
@@ -188,7 +188,7 @@ class Worker:
         self._states[container.name].where = where
         if isinstance(where, ProcessRunning):
             self._running[container.name].set()
-        self._told()
+        self._on_change()
 
     async def _quietly(self, event: NriEvent) -> None:
         with suppress(NodeError):

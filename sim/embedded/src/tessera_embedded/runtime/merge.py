@@ -16,7 +16,7 @@ from tessera_kubelet.nri.types import Adjustment, ContainerInfo
 
 
 class Merge:
-    """What was adjusted so far, and by whom."""
+    """What was adjusted so far, and by which plugin."""
 
     def __init__(self, container: ContainerInfo) -> None:
         """`container` as its pod asks for it."""

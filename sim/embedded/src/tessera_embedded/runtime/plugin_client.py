@@ -55,7 +55,7 @@ class HostedPlugin:
         )
 
     async def register(self) -> None:
-        """Wait until the plugin says who it is, and ask what it wants to hear. Raises
+        """Wait until the plugin says who it is, and ask which events it wants. Raises
         PluginRejected, LinkLost."""
         within_s = self._settings.register_s
         try:
@@ -70,7 +70,7 @@ class HostedPlugin:
             registration_timeout=int(within_s * 1000),
             request_timeout=int(self._settings.request_s * 1000),
         )
-        answer = await self._ask("Configure", configure, pb.ConfigureResponse)
+        answer = await self._decoded_call("Configure", configure, pb.ConfigureResponse)
         if answer.events >> _KNOWN_TO_NRI:
             raise PluginRejected(f"it subscribes to events that do not exist: {answer.events:#x}")
         self._events = answer.events or protobuf.mask(NriEvent)
@@ -78,9 +78,9 @@ class HostedPlugin:
     async def synchronize(
         self, pods: Sequence[PodSandbox], containers: Sequence[ContainerInfo]
     ) -> None:
-        """Tell it all that there is. Raises PluginRejected, LinkLost."""
+        """Send it all that there is. Raises PluginRejected, LinkLost."""
         for piece in _pieces(pods, containers, self._settings.sync_bytes):
-            answer = await self._ask("Synchronize", piece, pb.SynchronizeResponse)
+            answer = await self._decoded_call("Synchronize", piece, pb.SynchronizeResponse)
             if answer.more != piece.more:
                 raise PluginRejected("it does not take Synchronize in several messages")
 
@@ -100,7 +100,7 @@ class HostedPlugin:
             raise ContainerRefused(f'plugin "{self.name}" gave an unusable answer: {e}') from e
 
     async def stop_container(self, pod: PodSandbox, container: ContainerInfo) -> None:
-        """Tell it. Raises CallFailed."""
+        """Send it. Raises CallFailed."""
         stopped = pb.StopContainerRequest(
             pod=protobuf.sandbox_message(pod), container=protobuf.container_message(container)
         )
@@ -109,7 +109,7 @@ class HostedPlugin:
     async def notify(
         self, event: NriEvent, pod: PodSandbox, container: ContainerInfo | None
     ) -> None:
-        """Tell it. Raises CallFailed."""
+        """Send it. Raises CallFailed."""
         change = pb.StateChangeEvent(
             event=pb.Event.ValueType(event),
             pod=protobuf.sandbox_message(pod),
@@ -133,7 +133,7 @@ class HostedPlugin:
             self.cut(str(e))
             return None
 
-    async def _ask(self, method: str, message: Message, answer: type[T]) -> T:
+    async def _decoded_call(self, method: str, message: Message, answer: type[T]) -> T:
         try:
             return answer.FromString(await self._call(method, message))
         except (CallFailed, DecodeError, Oversized, CallTimedOut) as e:

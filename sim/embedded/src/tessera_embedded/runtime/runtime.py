@@ -1,9 +1,9 @@
 """The runtime's side: asks the plugins that connect about every container, as containerd does.
 
-It holds no pods: what runs is told by `state`, and carrying adjustments out is the caller's part.
-Faithful to NRI 0.10 also where that is weak: a plugin that fails while it is being asked about a
-container counts as having been asked, so that one container gets through without the plugin even
-where it is required. From the next call on it is missing.
+It holds no pods: what runs is known from `state`, and carrying adjustments out is the caller's
+part. Faithful to NRI 0.10 also where that is weak: a plugin that fails while it is being asked
+about a container counts as having been asked, so that one container gets through without the plugin
+even where it is required. From the next call on it is missing.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Runtime:
         return merge.adjustment
 
     async def stop_container(self, pod: PodSandbox, container: ContainerInfo) -> None:
-        """Tell that a container's process ended. Raises CallFailed when a plugin says so; the
-        plugins after it are then not told, as in NRI."""
+        """Report that a container's process ended. Raises CallFailed when a plugin says so; the
+        plugins after it are then not notified, as in NRI."""
         async with self._one_at_a_time, self._forgetting():
             for plugin in self._plugins:
                 await plugin.stop_container(pod, container)
@@ -87,8 +87,8 @@ class Runtime:
     async def notify(
         self, event: NriEvent, pod: PodSandbox, container: ContainerInfo | None = None
     ) -> None:
-        """Tell an event that needs no answer; pods' events have no container. Raises CallFailed
-        when a plugin says so; the plugins after it are then not told, as in NRI."""
+        """Send an event that needs no answer; pods' events have no container. Raises CallFailed
+        when a plugin says so; the plugins after it are then not notified, as in NRI."""
         async with self._one_at_a_time, self._forgetting():
             for plugin in self._plugins:
                 await plugin.notify(event, pod, container)
@@ -104,17 +104,17 @@ class Runtime:
                 await plugin.gone.wait()
         except NodeError as e:
             plugin.cut(str(e))
-        await self._tell(Left(plugin=plugin.name, why=plugin.why_gone))
+        await self._notify(Left(plugin=plugin.name, why=plugin.why_gone))
 
     async def _join(self, plugin: HostedPlugin) -> None:
         async with self._one_at_a_time:
             await plugin.synchronize(*self._state())
             self._plugins.append(plugin)
             self._plugins.sort(key=lambda p: p.name[:2])
-        await self._tell(Joined(plugin=plugin.name))
+        await self._notify(Joined(plugin=plugin.name))
 
-    async def _tell(self, news: Joined | Left) -> None:
-        self._observe(news)
+    async def _notify(self, event: Joined | Left) -> None:
+        self._observe(event)
         async with self._changed:
             self._changed.notify_all()
 
@@ -136,7 +136,7 @@ async def open_runtime(
     observe: Observer = lambda _: None,
 ) -> AsyncGenerator[Runtime]:
     """Listen for plugins while the block lasts. `state`: the pods and containers that there are,
-    asked whenever a plugin connects. The socket's file may stay behind; whoever listens there next
+    asked whenever a plugin connects. The socket's file may stay behind; whatever listens there next
     takes it over. Raises SocketUnusable."""
     runtime = Runtime(settings, state, observe)
     open_ = True

@@ -87,12 +87,12 @@ class SchedulerCache:
             self._drop(seen.uid)
         elif seen.pod.spec.node_name:
             self._place(seen)
-        elif seen.pod.metadata.deletion_timestamp or seen.gated or not self._ours(seen.pod):
+        elif seen.pod.metadata.deletion_timestamp or seen.gated or not self._is_for_us(seen.pod):
             self._drop(seen.uid)
         else:
             self._wait(seen, now)
 
-    def _ours(self, pod: Pod) -> bool:
+    def _is_for_us(self, pod: Pod) -> bool:
         return (pod.spec.scheduler_name or "default-scheduler") in self._config.names
 
     def _place(self, seen: PodInfo) -> None:

@@ -23,7 +23,7 @@ from tessera_runtime.kube.settings import KubeSettings
 
 
 class _Nodes:
-    """Tells the view of nodes."""
+    """Passes nodes to the cache."""
 
     def __init__(self, view: SchedulerCache) -> None:
         self._view = view
@@ -38,7 +38,7 @@ class _Nodes:
 
 
 class _Pods:
-    """Tells the view of pods."""
+    """Passes pods to the cache."""
 
     def __init__(self, view: SchedulerCache) -> None:
         self._view = view

@@ -66,7 +66,7 @@ class Queue:
 
     def failed(self, uid: str, now: float, *, error: bool = False) -> None:
         """The pod's cycle, or its binding, did not end well. After an `error`, which no change of
-        the cluster would tell of, it tries again by itself."""
+        the cluster would report, it tries again by itself."""
         pod = self._cycling.pop(uid, None)
         if pod is None:
             return

@@ -1,4 +1,4 @@
-"""The scheduling loop: one cycle at a time, bindings beside it."""
+"""The scheduling loop: one cycle at a time, bindings in the background."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ class EmbeddedScheduler:
     """Places the pods that `view` learns of."""
 
     def __init__(
-        self, config: Configuration, callers: Sequence[ExtenderClient], teller: PodStatusWriter
+        self,
+        config: Configuration,
+        callers: Sequence[ExtenderClient],
+        status_writer: PodStatusWriter,
     ) -> None:
-        """Nothing is known yet; whoever follows the API server tells `view`."""
+        """Nothing is known yet; the follower of the API server fills `view`."""
         self._queue = Queue(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds)
         self._ready = asyncio.Event()
         self.view = SchedulerCache(config, self._queue, self._ready.set)
         self._callers = callers
-        self._teller = teller
+        self._status_writer = status_writer
 
     async def run(self) -> NoReturn:
         """Take pod after pod, until cancelled."""
@@ -72,19 +75,19 @@ class EmbeddedScheduler:
             await self._failed(pod, "SchedulerError", f"binding rejected: {e}", error=True)
             return
         self._queue.remove(pod.uid)
-        await self._teller.scheduled(pod, node)
+        await self._status_writer.scheduled(pod, node)
 
     async def _bound(self, pod: PodInfo, node: str) -> None:
         for caller in self._callers:
             if caller.config.bind_verb and interested(caller.config, pod.pod):
                 await caller.bind(pod, node)
                 return
-        await self._teller.bind(pod, node)
+        await self._status_writer.bind(pod, node)
 
     async def _failed(self, pod: PodInfo, reason: str, message: str, *, error: bool) -> None:
         self._queue.failed(pod.uid, asyncio.get_running_loop().time(), error=error)
         self._ready.set()
         if pod.uid in self.view.waiting:
-            await self._teller.failed(pod, reason, message)
+            await self._status_writer.failed(pod, reason, message)
         else:
-            self._teller.gone(pod.uid)
+            self._status_writer.gone(pod.uid)

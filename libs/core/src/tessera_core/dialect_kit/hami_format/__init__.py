@@ -19,8 +19,8 @@ from tessera_core.dialect_kit.hami_format.device_lists import (
     DeviceListEntry,
     decode_lists,
     encode_lists,
-    held_by,
     list_text,
+    shares_in_list,
 )
 from tessera_core.dialect_kit.hami_format.node_register import (
     RegisteredCard,
@@ -68,12 +68,12 @@ __all__ = [
     "encode_csv",
     "encode_lists",
     "field_in",
-    "held_by",
     "ids_of",
     "list_text",
     "plugin_is_gone",
     "policy_of",
     "policy_warnings",
     "read_csv",
+    "shares_in_list",
     "words_of",
 ]

@@ -69,7 +69,7 @@ def list_text(placed: Placed, word: str, *, percent_per_core: float = 1) -> str:
     return ";".join([*lists, ""])
 
 
-def held_by(
+def shares_in_list(
     pod: Pod,
     cards: Sequence[Card],
     *,

@@ -1,6 +1,6 @@
 """The cards that a HAMi device plugin registered on its node, one entry each.
 
-Written as CSV by all plugins but the newest. An entry that cannot be read is told and left out;
+Written as CSV by all plugins but the newest. An entry that cannot be read is reported and left out;
 the others count (HAMi gives up the whole node).
 """
 

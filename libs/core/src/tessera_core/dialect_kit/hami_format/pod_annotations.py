@@ -15,8 +15,8 @@ TIME: Final = "hami.io/vgpu-time"
 """When it was chosen, Unix seconds."""
 BIND_PHASE: Final = "hami.io/bind-phase"
 """`allocating` from the binding on; a vendor's plugin makes it `success` or `failed`. Where an
-agent of ours gives the cards there is no such plugin, and the binding says `success`: who waits for
-it (HAMi's tools, and its plugin where it comes back) must not wait for ever."""
+Tessera's agent gives the cards there is no such plugin, and the binding says `success`: who waits
+for it (HAMi's tools, and its plugin where it comes back) must not wait for ever."""
 BIND_TIME: Final = "hami.io/bind-time"
 """When the binding was sent, Unix seconds."""
 RESULT_KEYS: Final = (NODE, TIME, BIND_PHASE, BIND_TIME)

@@ -60,24 +60,24 @@ def policy_of(
 def policy_warnings(notes: Mapping[str, str], *, topology: bool = False) -> tuple[str, ...]:
     """Words that HAMi passes over in silence; `topology` as in `policy_of`."""
     node = notes.get(NODE_POLICY, "").strip()
-    told = []
+    messages = []
     if node and node not in NODE_POLICIES:
-        told.append(
+        messages.append(
             f"{annotation_field(NODE_POLICY)}: {node}: no such policy, binpack is used; "
             f"write one of {', '.join(NODE_POLICIES)}"
         )
     unknown = [w for w in card_words(notes.get(CARD_POLICY, "")) if w not in CARD_POLICIES]
     if unknown:
-        told.append(
+        messages.append(
             f"{annotation_field(CARD_POLICY)}: {', '.join(unknown)}: no such policy, it is passed "
             f"over; write some of {', '.join(CARD_POLICIES)}"
         )
     if not topology and _TOPOLOGY in card_words(notes.get(CARD_POLICY, "")):
-        told.append(
+        messages.append(
             f"{annotation_field(CARD_POLICY)}: {_TOPOLOGY}: passed over, links between this "
             "vendor's cards are not known; write binpack, spread, numa or mutex"
         )
-    return tuple(told)
+    return tuple(messages)
 
 
 def card_words(text: str) -> tuple[str, ...]:

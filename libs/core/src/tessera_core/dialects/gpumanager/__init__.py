@@ -33,7 +33,7 @@ from tessera_core.dialects.gpumanager.inventory import inventories
 from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, PrefixNames
 from tessera_core.dialects.gpumanager.options import GpuManagerOptions as Options
 from tessera_core.dialects.gpumanager.quota import POOL_LABELS
-from tessera_core.dialects.gpumanager.recorded_shares import held
+from tessera_core.dialects.gpumanager.recorded_shares import recorded
 from tessera_core.dialects.gpumanager.result_annotations import annotate
 
 __all__ = ["Options", "dialect"]
@@ -51,7 +51,7 @@ def dialect(options: Options) -> Dialect:
         return inventories(node, options, all_names)
 
     def holds(pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
-        return held(pod, cards, all_names)
+        return recorded(pod, cards, all_names)
 
     return Dialect(
         name=DIALECT,

@@ -19,7 +19,7 @@ from tessera_core.dialect_kit import (
     parse_amount,
     roles,
 )
-from tessera_core.dialects.gpumanager.amounts import GpuManagerContainerRequest, asks
+from tessera_core.dialects.gpumanager.amounts import GpuManagerContainerRequest, container_requests
 from tessera_core.dialects.gpumanager.core_ceiling import ceiling_warnings
 from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, WHOLE, PrefixNames
 
@@ -28,7 +28,7 @@ POLICY: Final = Policy(node=NodeOrder.LEAST_FREE, cards=(CardKey.TIGHTEST,), cho
 
 def admit(pod: Pod, all_names: Sequence[PrefixNames]) -> Admitted:
     """The pod admitted. Raises InvalidField for what can never run as meant."""
-    found = asks(pod, all_names)
+    found = container_requests(pod, all_names)
     changes = {
         a.container.name: complete_resources(
             a.container, {a.names.core: a.core, a.names.memory: _blocks(a)}
@@ -53,7 +53,7 @@ def admit(pod: Pod, all_names: Sequence[PrefixNames]) -> Admitted:
 
 
 def _blocks(ask: GpuManagerContainerRequest) -> int | None:
-    """The memory that the pod goes on with. Beside whole cards it says nothing, and kubelet would
+    """The memory that the pod goes on with. Next to whole cards it says nothing, and kubelet would
     hold it against the node's amount: more than the cards have would fail the pod."""
     return 0 if ask.whole and ask.blocks else ask.blocks
 
@@ -75,29 +75,29 @@ def _request(ask: GpuManagerContainerRequest) -> Request:
 def _differing(pod: Pod, all_names: Sequence[PrefixNames]) -> list[str]:
     """Requests that differ from their limits. The API server refuses such pods, so that only
     manifests that never met one have them."""
-    told = []
+    messages = []
     for position, _, _ in roles(pod):
         for name in (name for n in all_names for name in (n.core, n.memory)):
             limit = parse_amount(pod, position, name, where=("limits",))
             asked = parse_amount(pod, position, name, where=("requests",))
             if limit is not None and asked is not None and limit != asked:
-                told.append(
+                messages.append(
                     f"{field_of(pod, position, 'requests', name)}: {asked}: the limit {limit} "
                     "counts; write the same under both"
                 )
-    return told
+    return messages
 
 
 def _memory_in_vain(pod: Pod, all_names: Sequence[PrefixNames]) -> list[str]:
-    """Memory beside an explicit core amount of 0, which asks for nothing."""
-    told = []
+    """Memory next to an explicit core amount of 0, which asks for nothing."""
+    messages = []
     for position, _, _ in roles(pod):
         for names in all_names:
             core = parse_amount(pod, position, names.core, where=("limits",))
             blocks = parse_amount(pod, position, names.memory, where=("limits",))
             if core == 0 and blocks:
-                told.append(
+                messages.append(
                     f"{field_of(pod, position, 'limits', names.memory)}: {blocks}: gives nothing, "
                     f"as {names.core} is 0"
                 )
-    return told
+    return messages

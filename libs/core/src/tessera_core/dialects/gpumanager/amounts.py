@@ -1,7 +1,7 @@
 """What a pod asks for: core and memory units of each container, held to the rules.
 
 Limits alone count. 1 to 99 core units are a part of one card and need memory; a multiple of 100
-is whole cards, whose memory is then all theirs whatever was written. Source: gpu-admission and
+is whole cards, all of whose memory is then used, whatever was written. Source: gpu-admission and
 gpu-manager, which let 150 through to the node, let `50` without memory run without any card, and
 never look at init containers: here the first two are refused and the last are counted.
 """
@@ -104,7 +104,9 @@ def given(pod: Pod, all_names: Sequence[PrefixNames]) -> tuple[GpuManagerContain
     return ()
 
 
-def asks(pod: Pod, all_names: Sequence[PrefixNames]) -> tuple[GpuManagerContainerRequest, ...]:
+def container_requests(
+    pod: Pod, all_names: Sequence[PrefixNames]
+) -> tuple[GpuManagerContainerRequest, ...]:
     """The containers that ask for cards. Raises InvalidField for what can never run as meant."""
     found = [ask for names in all_names for ask in read(pod, names)]
     _refuse_two_prefixes(pod, found)

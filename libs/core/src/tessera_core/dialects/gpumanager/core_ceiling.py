@@ -44,10 +44,12 @@ def terms(written: WrittenTerms, all_names: Sequence[PrefixNames]) -> LendingTer
     A node's agent reads it among the container's annotations, where the scheduler wrote it."""
     noted = (written.annotations.get(names.core_limit) for names in all_names)
     number = next((whole_number(text) for text in noted if text), None)
-    return LendingTerms(most_percent=_asked(written.pod, all_names) if number is None else number)
+    return LendingTerms(
+        most_percent=_requested_percent(written.pod, all_names) if number is None else number
+    )
 
 
-def _asked(pod: Pod, all_names: Sequence[PrefixNames]) -> float:
+def _requested_percent(pod: Pod, all_names: Sequence[PrefixNames]) -> float:
     asked = given(pod, all_names)
     try:
         return (ceiling(pod, asked[0].names) if asked else None) or 0.0
@@ -62,7 +64,7 @@ def ceiling_warnings(
     if not found:
         return ()
     names = found[0].names
-    told = [
+    messages = [
         f"{_field(other)}: is not read: the pod's resources begin with {names.prefix}/; rename it "
         f"{names.core_limit}"
         for other in all_names
@@ -70,19 +72,19 @@ def ceiling_warnings(
     ]
     highest = ceiling(pod, names)
     if highest is None:
-        return tuple(told)
+        return tuple(messages)
     where = f"{_field(names)}: {pod.metadata.annotations[names.core_limit]}"
     if int(pod.metadata.annotations[names.core_limit]) > WHOLE:
-        told.append(f"{where}: counts as {WHOLE}, one whole card")
+        messages.append(f"{where}: counts as {WHOLE}, one whole card")
     if all(ask.whole for ask in found):
-        told.append(f"{where}: has no effect: whole cards are not limited")
-    told += [
+        messages.append(f"{where}: has no effect: whole cards are not limited")
+    messages += [
         f"{where}: is less than {ask.field}: {ask.core}; a ceiling leaves room above the request: "
         f"write {ask.core} to {WHOLE}"
         for ask in found
         if not ask.whole and ask.core > highest
     ]
-    return tuple(told)
+    return tuple(messages)
 
 
 def _field(names: PrefixNames) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -25,21 +24,11 @@ DRIVER_NODES: Final = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 _VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 DRIVER: Final = "/usr/local/nvidia"
 VCUDA: Final = "/etc/vcuda"
-_PATH: Final = re.compile(r"/dev/nvidia([0-9]{0,9})")
 
 
 def path_of(card: Card) -> str:
     """The card's device node."""
     return f"/dev/nvidia{card.device_minor}"
-
-
-def minor_of(path: str) -> int | None:
-    """The minor number of a card's device node, None for other paths.
-
-    `/dev/nvidia` is read as the first card, as the node agent does.
-    """
-    match = _PATH.fullmatch(path)
-    return int(match[1] or 0) if match else None
 
 
 def inject(

@@ -1,4 +1,4 @@
-"""Cards as a node's capacity tells them, and the capacity that cards amount to.
+"""Cards as a node's capacity shows them, and the capacity that cards amount to.
 
 Nodes advertise 100 core units per card and memory in units of 256 MiB, rounded down over all
 cards together; gpu-admission takes the cards as equal and rounds down for each. What cannot be
@@ -39,7 +39,7 @@ def advertised(cards: Sequence[Card], names: PrefixNames) -> dict[str, int]:
 def inventories(
     node: Node, options: GpuManagerOptions, all_names: Sequence[PrefixNames]
 ) -> tuple[Inventory, ...]:
-    """The node's cards; of several prefixes the first one that tells of cards."""
+    """The node's cards; of several prefixes the first one that names cards."""
     warnings: list[str] = []
     totals = {n: t for n in all_names if (t := _totals(node, n, warnings)) is not None}
     if not totals:
@@ -78,7 +78,7 @@ def _cards(node: Node, model: str, number: int, memory_bytes: int) -> list[Card]
 
 
 def _totals(node: Node, names: PrefixNames, warnings: list[str]) -> tuple[int, int] | None:
-    """Number of cards and their memory units together; None where the prefix tells of none."""
+    """Number of cards and their memory units together; None where the prefix names none."""
     core = _total(node, names.core, MOST_CARDS * WHOLE, warnings)
     if not core:
         return None

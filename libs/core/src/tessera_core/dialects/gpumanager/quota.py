@@ -5,7 +5,7 @@
 A namespace that is listed gets so many cards of each model, of no other model, and only on nodes of
 those pools; one that is not listed is not limited. gpu-admission reads models from nodes' labels;
 here a model is part of the card's own. What makes no sense is refused whole: gpu-admission goes on
-with what it read before, and so does whoever calls this.
+with what it read before, and so does the caller.
 """
 
 from __future__ import annotations

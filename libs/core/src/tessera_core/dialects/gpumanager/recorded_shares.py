@@ -19,7 +19,7 @@ class _Undecodable(Exception):
     """The message says what cannot be decoded and why."""
 
 
-def held(
+def recorded(
     pod: Pod, cards: Sequence[Card], all_names: Sequence[PrefixNames]
 ) -> RecordedShares | None:
     """The pod's shares; None where no scheduler of this dialect wrote on it."""
@@ -73,10 +73,10 @@ def _undecodable(key: str, text: str, what: str) -> _Undecodable:
 
 def _numbered(pod: Pod, names: PrefixNames, cards: Sequence[Card]) -> dict[int, Card]:
     """The cards by the numbers that this pod's annotations use."""
-    ours = [card for card in cards if card.vendor == VENDOR]
+    own = [card for card in cards if card.vendor == VENDOR]
     if pod.metadata.annotations.get(names.assigned) == DONE:
-        return {card.device_minor: card for card in ours}
-    return {card.index: card for card in ours}
+        return {card.device_minor: card for card in own}
+    return {card.index: card for card in own}
 
 
 def _share(ask: GpuManagerContainerRequest, card: Card) -> Share:

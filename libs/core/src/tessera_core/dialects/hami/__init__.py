@@ -69,7 +69,7 @@ def dialect(options: Options) -> Dialect:
         choices=CHOICES | POLICY_KEYS,
         inject=partial(result_annotations.inject, options),
         inventory=partial(inventory, options),
-        recorded=partial(result_annotations.held, options),
+        recorded=partial(result_annotations.recorded, options),
         lending_terms=terms,
         lending_env=frozenset({CORE_POLICY_ENV, PRIORITY_ENV}),
         example=_example(options),

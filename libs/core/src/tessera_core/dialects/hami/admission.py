@@ -45,7 +45,7 @@ PLACEABLE: Final = "hami-core"
 
 OPT_OUT_ENV: Final = "CUDA_DISABLE_CONTROL"
 VISIBLE_ENV: Final = "NVIDIA_VISIBLE_DEVICES"
-_OURS: Final = (VISIBLE_ENV, "CUDA_DEVICE_MEMORY_", "CUDA_DEVICE_SM_LIMIT")
+_GUARDED: Final = (VISIBLE_ENV, "CUDA_DEVICE_MEMORY_", "CUDA_DEVICE_SM_LIMIT")
 """Variables, by their beginnings, that say what a share is."""
 
 
@@ -170,16 +170,17 @@ def _container_warnings(options: HamiOptions, pod: Pod, a: HamiContainerRequest)
             (options.core, a.cores),
         )
         return [f"{field(n)}: not used: {options.count} asks for 0 cards" for n, v in given if v]
-    told = []
+    messages = []
     if a.cores is not None and a.cores > WHOLE:
-        told.append(f"{field(options.core)}: {a.cores} counts as {WHOLE}: a card has no more")
+        messages.append(f"{field(options.core)}: {a.cores} counts as {WHOLE}: a card has no more")
     if a.memory and a.percentage:
-        told.append(f"{field(options.memory_percentage)}: not used: {options.memory} counts")
-    return told + [
+        messages.append(f"{field(options.memory_percentage)}: not used: {options.memory} counts")
+    return messages + [
         f"container {a.container.name}: env {v.name}={v.value}: not used: cards and limits of a "
         "share are set by the node"
         for v in a.container.env
-        if v.name.startswith(_OURS) or (v.name == OPT_OUT_ENV and bool_word(v.value) is not False)
+        if v.name.startswith(_GUARDED)
+        or (v.name == OPT_OUT_ENV and bool_word(v.value) is not False)
     ]
 
 
@@ -187,22 +188,22 @@ def _pod_warnings(pod: Pod, asking: Sequence[HamiContainerRequest]) -> list[str]
     if not asking:
         return []
     notes = pod.metadata.annotations
-    told = list(policy_warnings(notes, topology=True))
+    messages = list(policy_warnings(notes, topology=True))
     modes, ids = modes_of(notes), ids_of(notes, USE_ID)
     if modes and all("mig" in mode.lower() for mode in modes):
-        told.append(
+        messages.append(
             f"{annotation_field(MODE)}: {notes[MODE]}: the pod waits: it asks for a MIG card, and "
             f"cards in MIG mode are left alone; write {PLACEABLE} to share cards in software"
         )
     elif modes and PLACEABLE not in modes:
-        told.append(
+        messages.append(
             f"{annotation_field(MODE)}: {notes[MODE]}: cards are shared in mode {PLACEABLE} only, "
             f"cards in MIG mode are left alone; write {PLACEABLE} or leave it out"
         )
     most = max(a.count for a in asking)
     if ids and most > len(ids):
-        told.append(
+        messages.append(
             f"{annotation_field(USE_ID)}: {len(ids)} cards are allowed and {most} asked of one "
             "node; name more cards or ask for fewer"
         )
-    return told
+    return messages

@@ -45,7 +45,8 @@ class HamiContainerRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def written_cores(self) -> int | None:
-        """Cores as the manifest has them after admission: whole cards come with all of theirs."""
+        """Cores as the manifest has them after admission: whole cards come with all of their
+        cores."""
         whole = self.percentage == WHOLE or (self.percentage is None and self.memory is None)
         return WHOLE if self.cores is None and self.count and whole else self.cores
 
@@ -79,14 +80,14 @@ def container_requests(options: HamiOptions, pod: Pod) -> tuple[HamiContainerReq
     """
     names = frozenset(options.names)
     return tuple(
-        _asked(options, pod, position, container, role)
+        _container_request(options, pod, position, container, role)
         for position, container, role in roles(pod)
         if not names.isdisjoint(container.resources.limits)
         or not names.isdisjoint(container.resources.requests)
     )
 
 
-def _asked(
+def _container_request(
     options: HamiOptions, pod: Pod, position: int, container: Container, role: Role
 ) -> HamiContainerRequest:
     def read(name: str, hint: str, high: int = INT32_MAX) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -13,7 +12,6 @@ from tessera_core.dialect_kit.hami_format import RegisteredCard, read_csv
 
 _pieces: Final = decoder(list[msgspec.Raw])
 _entry: Final = decoder(RegisteredCard)
-_encoder: Final = msgspec.json.Encoder()
 
 
 class Scores(Struct, frozen=True):
@@ -46,11 +44,6 @@ def read_register(text: str) -> tuple[list[RegisteredCard], list[str]]:
         except msgspec.DecodeError as e:
             problems.append(f"entry {position}: {e}")
     return entries, problems
-
-
-def encode_register(entries: Sequence[RegisteredCard]) -> str:
-    """The register's text; fields with zero values are left out, `health: false` among them."""
-    return _encoder.encode(entries).decode()
 
 
 def read_scores(text: str) -> dict[str, dict[str, int]]:

@@ -25,7 +25,7 @@ SCORE: Final = "hami.io/node-nvidia-score"
 CORDON: Final = "hami.io/device-cordon"
 _MIG_ID: Final = "MIG-"
 _MIG_MODE: Final = "mig"
-_OURS: Final = f"{CARDS_PREFIX}{VENDOR}"
+_OWN_KEY: Final = f"{CARDS_PREFIX}{VENDOR}"
 _FIX: Final = "restart HAMi's device plugin there, it writes the annotation anew"
 
 
@@ -73,8 +73,8 @@ def _published(
 
 def _served(options: HamiOptions, node: Node, cards: list[Card], warnings: list[str]) -> list[Card]:
     """The cards as they stand with HAMi's plugin, which leaves its register behind when it goes.
-    Where our agent publishes the cards, their health is its to tell."""
-    if not plugin_is_gone(node, options.count) or _OURS in node.metadata.annotations:
+    Where our agent publishes the cards, the agent alone reports their health."""
+    if not plugin_is_gone(node, options.count) or _OWN_KEY in node.metadata.annotations:
         return cards
     gone = f"{options.count} is 0 in status.allocatable, so its cards take no pods"
     warnings.append(_say(node, REGISTER, f"{gone}: see whether HAMi's device plugin runs"))

@@ -16,7 +16,12 @@ from tessera_core.dialect_kit import (
     Pod,
     RecordedShares,
 )
-from tessera_core.dialect_kit.hami_format import RESULT_KEYS, binding_notes, held_by, list_text
+from tessera_core.dialect_kit.hami_format import (
+    RESULT_KEYS,
+    binding_notes,
+    list_text,
+    shares_in_list,
+)
 from tessera_core.dialects.hami.admission import OPT_OUT_ENV
 from tessera_core.dialects.hami.amounts import container_requests
 from tessera_core.dialects.hami.options import NAME, VENDOR, WORD, HamiOptions
@@ -68,7 +73,7 @@ def _names(options: HamiOptions, container: Container) -> bool:
     return not named.isdisjoint(amounts)
 
 
-def held(options: HamiOptions, pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
+def recorded(options: HamiOptions, pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
     """What HAMi wrote that a bound pod holds."""
     if ALLOCATED not in pod.metadata.annotations:
         return None
@@ -76,4 +81,4 @@ def held(options: HamiOptions, pod: Pod, cards: Sequence[Card]) -> RecordedShare
         asking = {a.position for a in container_requests(options, pod) if a.count}
     except InvalidField:  # bound before it met our rules
         asking = {i for i, c in enumerate(pod.all_containers) if _names(options, c)}
-    return held_by(pod, cards, key=ALLOCATED, vendor=VENDOR, dialect=NAME, asking=asking)
+    return shares_in_list(pod, cards, key=ALLOCATED, vendor=VENDOR, dialect=NAME, asking=asking)

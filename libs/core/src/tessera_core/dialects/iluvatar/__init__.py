@@ -33,7 +33,7 @@ from tessera_core.dialects.iluvatar.options import (
 from tessera_core.dialects.iluvatar.options import (
     IluvatarOptions as Options,
 )
-from tessera_core.dialects.iluvatar.recorded_shares import held
+from tessera_core.dialects.iluvatar.recorded_shares import recorded
 from tessera_core.dialects.iluvatar.result_annotations import ASSIGNED, annotate, result_keys
 
 __all__ = ["Model", "Options", "dialect"]
@@ -63,7 +63,7 @@ def dialect(options: Options) -> Dialect:
         labels=binding_labels,
         choices=POLICY_KEYS.union(*((form.use, form.nouse) for form in known)),
         inventory=partial(inventory, known),
-        recorded=partial(held, known),
+        recorded=partial(recorded, known),
         example=_example(options) if options.legacy else Example(),
     )
 

@@ -32,7 +32,7 @@ from tessera_core.dialects.iluvatar.options import (
 )
 
 CONTAINER_NAME: Final = "SOL_CONTINER_NAME"
-"""Variable that tells the vendor's software its container; the spelling is the vendor's."""
+"""Variable by which the vendor's software knows its container; the spelling is the vendor's."""
 
 
 def admit(options: IluvatarOptions, forms: Sequence[Form], pod: Pod) -> Admitted:
@@ -98,13 +98,13 @@ def _warnings(pod: Pod, a: IluvatarContainerRequest) -> list[str]:
     """Amounts that were given in vain."""
     memory = field_in(pod, a.position, a.form.memory)
     cores = field_in(pod, a.position, a.form.core)
-    told = []
+    messages = []
     if a.several and a.memory:
-        told.append(f"{memory}: {a.memory} is not used: {a.count} cards are whole cards")
+        messages.append(f"{memory}: {a.memory} is not used: {a.count} cards are whole cards")
     if a.several and a.cores is not None and a.cores != a.written_cores:
-        told.append(
+        messages.append(
             f"{cores}: {a.cores} becomes {a.written_cores}: {a.count} cards are whole cards"
         )
     if not a.several and (a.cores or 0) > CORES:
-        told.append(f"{cores}: {a.cores} counts as {CORES}: a card has no more")
-    return told
+        messages.append(f"{cores}: {a.cores} counts as {CORES}: a card has no more")
+    return messages

@@ -60,12 +60,12 @@ def container_requests(forms: Sequence[Form], pod: Pod) -> tuple[IluvatarContain
     for position, container, role in roles(pod):
         if container.resources.limits or container.resources.requests:
             _check_one_form(forms, pod, position)
-            each = (_asked(form, pod, position, container, role) for form in forms)
+            each = (_container_request(form, pod, position, container, role) for form in forms)
             found += [a for a in each if a is not None]
     return tuple(found)
 
 
-def _asked(
+def _container_request(
     form: Form, pod: Pod, position: int, container: Container, role: Role
 ) -> IluvatarContainerRequest | None:
     count = parse_amount(pod, position, form.count, hint="It counts cards.")
@@ -96,7 +96,7 @@ def _asked(
 
 
 def in_vain(forms: Sequence[Form], pod: Pod) -> list[str]:
-    """Amounts beside a count of 0, as warnings. The amounts are those that `container_requests`
+    """Amounts next to a count of 0, as warnings. The amounts are those that `container_requests`
     accepted."""
     return [
         f"{field_in(pod, position, name)}: not used: {form.count} asks for 0 cards"

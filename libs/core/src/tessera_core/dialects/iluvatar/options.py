@@ -104,7 +104,8 @@ class Form(Struct, frozen=True, kw_only=True):
     @property
     def picked_by(self) -> tuple[str, ...]:
         """Names by whose amount the vendor's plugin picks the pod that it allocates for. The older
-        form's gpu-manager goes by cores; containers without any are told apart by their count."""
+        form's gpu-manager goes by cores; containers without any are distinguished by their
+        count."""
         return (self.count,) if self.model else (self.count, self.core)
 
 

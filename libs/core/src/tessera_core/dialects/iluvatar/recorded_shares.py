@@ -16,12 +16,12 @@ from tessera_core.dialect_kit import (
     quantity_value,
     roles,
 )
-from tessera_core.dialect_kit.hami_format import annotation_field, held_by
+from tessera_core.dialect_kit.hami_format import annotation_field, shares_in_list
 from tessera_core.dialects.iluvatar.options import CORES, MEMORY_UNIT, NAME, Form
 from tessera_core.dialects.iluvatar.result_annotations import CARD_NUMBERS
 
 
-def held(forms: Sequence[Form], pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
+def recorded(forms: Sequence[Form], pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
     """HAMi's lists in every form; without any, what gpu-manager's own scheduler wrote."""
     found = [h for h in (_by_list(form, pod, cards) for form in forms) if h is not None]
     if not found:
@@ -40,7 +40,7 @@ def _by_list(form: Form, pod: Pod, cards: Sequence[Card]) -> RecordedShares | No
         for position, container, _ in roles(pod)
         if form.count in {*container.resources.limits, *container.resources.requests}
     }
-    return held_by(pod, cards, key=form.allocated, vendor=NAME, dialect=NAME, asking=asking)
+    return shares_in_list(pod, cards, key=form.allocated, vendor=NAME, dialect=NAME, asking=asking)
 
 
 def _by_numbers(form: Form, pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:

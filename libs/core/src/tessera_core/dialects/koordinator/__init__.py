@@ -33,7 +33,7 @@ from tessera_core.dialects.koordinator.names import (
     KoordinatorOptions as Options,
 )
 from tessera_core.dialects.koordinator.requests import admit, claim
-from tessera_core.dialects.koordinator.result_annotations import annotate, held, labels
+from tessera_core.dialects.koordinator.result_annotations import annotate, labels, recorded
 
 __all__ = ["Options", "dialect"]
 
@@ -69,7 +69,7 @@ def dialect(options: Options) -> Dialect:
         choices=CHOICES,
         custom_resources=(DEVICES,),
         inventory=inventory,
-        recorded=partial(held, options),
+        recorded=partial(recorded, options),
         lending_terms=core_policy,
         lending_env=frozenset({CORE_POLICY_ENV}),
         example=Example(

@@ -70,7 +70,7 @@ def read(pod: Pod, position: int, names: Mapping[ResourceKind, str]) -> Ask:
 
 
 def _written(pod: Pod, position: int, kind: ResourceKind, name: str) -> WrittenAmount | None:
-    high = INT64_MAX if kind is ResourceKind.MEMORY else INT32_MAX  # bytes are judged card by card
+    high = INT64_MAX if kind is ResourceKind.MEMORY else INT32_MAX  # bytes are checked card by card
     found = []
     for where in LIMITS_THEN_REQUESTS:
         place = find_amount(pod, position, name, (where,))

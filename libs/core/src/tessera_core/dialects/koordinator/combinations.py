@@ -1,6 +1,6 @@
 """Which names make sense together, and what they come to per card.
 
-Koordinator judges a pod twice: its webhook rewrites each container (`completed`), its scheduler
+Koordinator checks a pod twice: its webhook rewrites each container (`completed`), its scheduler
 accepts ten combinations of names and checks units (`check`). A container is held to the
 scheduler's rules both as written and as rewritten, so nothing passes that only one of the two
 would make sense of.

@@ -1,7 +1,7 @@
 """What a pod says about where its cards lie: three annotations, as far as cards are concerned.
 
-Network cards and FPGAs are not placed here. What a pod asks of them beside its cards is told in
-a warning where the cards can be given without it, and refused where they cannot.
+Network cards and FPGAs are not placed here. What a pod asks of them in addition to its cards is
+reported in a warning where the cards can be given without it, and refused where they cannot.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What koordlet's hook adds to a container, limited to containers that ask.
 
 Koordinator gives every container of a pod all of the pod's cards, and the first card's limits.
-Here a container sees its own cards; each card's limit is told as well where there are several.
+Here a container sees its own cards; each card's limit is given as well where there are several.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 from tessera_core.dialect_kit import HOOK_LIBRARY_HOST, Container, Injection, Mount, Placed
 from tessera_core.dialects.koordinator.names import KoordinatorOptions, isolated
-from tessera_core.dialects.koordinator.result_annotations import asked_percents, percent
+from tessera_core.dialects.koordinator.result_annotations import percent, requested_percents
 
 LOCKS: Final = "/tmp/vgpulock"  # noqa: S108  (the path that libvgpu.so opens)
 
@@ -23,7 +23,7 @@ def inject(options: KoordinatorOptions, placed: Placed, container: Container) ->
         return Injection()
     cards = [placed.cards[s.card] for s in shares]
     env = {"NVIDIA_VISIBLE_DEVICES": ",".join(str(c.device_minor) for c in cards)}
-    first = percent(shares[0], cards[0], asked_percents(options, placed.pod))
+    first = percent(shares[0], cards[0], requested_percents(options, placed.pod))
     if not isolated(placed.pod.metadata.labels) or first >= 100:
         return Injection(env=env)
     env["CUDA_DEVICE_MEMORY_LIMIT"] = str(shares[0].memory_bytes)

@@ -1,6 +1,6 @@
 """Cards that Koordinator publishes: a Device object per node, or only the node's totals.
 
-A card that koordlet reports sick is kept, marked so. Whatever cannot be read is a warning that
+A card that koordlet reports unhealthy is kept, marked so. Whatever cannot be read is a warning that
 names the node and the place, and the rest is used.
 """
 
@@ -59,9 +59,9 @@ def inventory(node: Node, customs: Sequence[Custom]) -> tuple[Inventory, ...]:
     if device is None:
         return cards_from_capacity(_counting(model), node)
     warnings: list[str] = []
-    told: list[str] = []
-    joined = groups(device.metadata, node.metadata.labels, model, told)
-    warnings += [f"node {node.name}: Device {what}" for what in told]
+    messages: list[str] = []
+    joined = groups(device.metadata, node.metadata.labels, model, messages)
+    warnings += [f"node {node.name}: Device {what}" for what in messages]
     cards = _cards(node, device, _Known(model, joined), warnings)
     if not cards and not warnings:
         return ()

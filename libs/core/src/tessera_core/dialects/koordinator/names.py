@@ -93,7 +93,7 @@ FOREIGN: Final = frozenset({
 UNPLACED: Final = frozenset({
     "koordinator.sh/rdma", "koordinator.sh/fpga", "kubernetes.io/rdma", "kubernetes.io/fpga",
 })  # fmt: skip
-"""Devices that Koordinator gives beside cards and that are not placed here."""
+"""Devices that Koordinator gives in addition to cards and that are not placed here."""
 
 WIRE_CORE: Final = "koordinator.sh/gpu-core"
 WIRE_MEMORY: Final = "koordinator.sh/gpu-memory"

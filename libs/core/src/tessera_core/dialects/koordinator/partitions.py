@@ -37,7 +37,7 @@ class Groups(Struct, frozen=True):
     honored: bool = False
 
     def siting(self, labels: Mapping[str, str]) -> Siting | UnsetType:
-        """What a card with these labels of its own is told."""
+        """The siting of a card with these labels of its own."""
         if not (self.partitions or self.honored or labels):
             return UNSET
         return Siting(labels=dict(labels), partitions=self.partitions, partitioned=self.honored)

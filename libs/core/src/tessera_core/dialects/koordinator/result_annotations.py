@@ -44,7 +44,7 @@ from tessera_core.dialects.koordinator.recorded_shares import (
 from tessera_core.dialects.koordinator.requests import admit
 
 
-def asked_percents(options: KoordinatorOptions, pod: Pod) -> Mapping[str, int]:
+def requested_percents(options: KoordinatorOptions, pod: Pod) -> Mapping[str, int]:
     """Percent of a card's memory that each container asks for; those who ask in bytes, and pods
     that cannot be read, are left out."""
     admitted = admit(options, pod)
@@ -74,7 +74,7 @@ def annotate(options: KoordinatorOptions, placed: Placed) -> Mapping[str, str]:
     """One entry per card, in the order in which the cards were chosen."""
     if not placed.shares:
         return {}
-    asked = asked_percents(options, placed.pod)
+    asked = requested_percents(options, placed.pod)
     held = charges(placed.shares)
     ratios = charges(replace(s, memory_bytes=asked.get(s.container, 0)) for s in placed.shares)
     entries = []
@@ -96,7 +96,7 @@ def annotate(options: KoordinatorOptions, placed: Placed) -> Mapping[str, str]:
     return written
 
 
-def held(options: KoordinatorOptions, pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
+def recorded(options: KoordinatorOptions, pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
     """The cards in the pod's annotation, all with one container: Koordinator gives them to the
     pod as a whole and frees them when it ends."""
     text = pod.metadata.annotations.get(ALLOCATED)
@@ -106,8 +106,8 @@ def held(options: KoordinatorOptions, pod: Pod, cards: Sequence[Card]) -> Record
         entries = decode(text)
     except UnreadableAllocation as e:
         return RecordedShares(problem=f"metadata.annotations[{ALLOCATED}]: {e}")
-    ours = [c for c in cards if c.vendor == VENDOR]
-    by_id, by_minor = {c.id: c for c in ours}, {c.device_minor: c for c in ours}
+    own = [c for c in cards if c.vendor == VENDOR]
+    by_id, by_minor = {c.id: c for c in own}, {c.device_minor: c for c in own}
     container, position = _holder(options, pod)
     shares = []
     for entry in entries:

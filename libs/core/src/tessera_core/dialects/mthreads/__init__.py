@@ -27,7 +27,7 @@ from tessera_core.dialect_kit.hami_format import POLICY_KEYS, binding_labels
 from tessera_core.dialects.mthreads.admission import CHOICES, admit
 from tessera_core.dialects.mthreads.options import CORES, MEMORY_UNIT, NAME, WORD
 from tessera_core.dialects.mthreads.options import MthreadsOptions as Options
-from tessera_core.dialects.mthreads.result_annotations import KEYS, annotate, held
+from tessera_core.dialects.mthreads.result_annotations import KEYS, annotate, recorded
 
 __all__ = ["Options", "dialect"]
 
@@ -66,7 +66,7 @@ def dialect(options: Options) -> Dialect:
         labels=binding_labels,
         choices=CHOICES | POLICY_KEYS,
         inventory=inventory,
-        recorded=partial(held, options),
+        recorded=partial(recorded, options),
         example=Example(
             containers=(
                 {options.count: 1, options.memory: 32, options.core: 5},

@@ -67,13 +67,13 @@ def container_requests(options: MthreadsOptions, pod: Pod) -> tuple[MthreadsCont
 
     Raises InvalidField for what can never run.
     """
-    each = [_asked(options, pod, *place) for place in roles(pod)]
+    each = [_container_request(options, pod, *place) for place in roles(pod)]
     found = tuple(a for a in each if a is not None)
     _check_one_card(options, pod, found)
     return found
 
 
-def _asked(
+def _container_request(
     options: MthreadsOptions, pod: Pod, position: int, container: Container, role: Role
 ) -> MthreadsContainerRequest | None:
     count = parse_amount(pod, position, options.count, hint="It counts cards, 1 at least.")
@@ -116,7 +116,7 @@ def _asked(
 
 
 def _check_no_orphan(options: MthreadsOptions, pod: Pod, position: int, given: int | None) -> None:
-    """Memory or cores without a count would wait for ever, or run outside the books."""
+    """Memory or cores without a count would wait for ever, or run outside the ledger."""
     if given:
         name = options.memory if find_amount(pod, position, options.memory) else options.core
         _refuse(

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from tessera_core.dialect_kit import Card, Placed, Pod, RecordedShares, roles
-from tessera_core.dialect_kit.hami_format import RESULT_KEYS, binding_notes, held_by, list_text
+from tessera_core.dialect_kit.hami_format import (
+    RESULT_KEYS,
+    binding_notes,
+    list_text,
+    shares_in_list,
+)
 from tessera_core.dialects.mthreads.options import CORES, NAME, WORD, MthreadsOptions
 
 ALLOCATED: Final = "hami.io/mthreads-vgpu-devices-allocated"
@@ -35,14 +40,14 @@ def annotate(placed: Placed) -> dict[str, str]:
     }
 
 
-def held(options: MthreadsOptions, pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
+def recorded(options: MthreadsOptions, pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
     """What HAMi's list says that a bound pod holds."""
     asking = {
         position
         for position, container, _ in roles(pod)
         if options.count in {*container.resources.limits, *container.resources.requests}
     }
-    return held_by(
+    return shares_in_list(
         pod, cards, key=ALLOCATED, vendor=NAME, dialect=NAME, asking=asking,
         percent_per_core=_PERCENT,
     )  # fmt: skip

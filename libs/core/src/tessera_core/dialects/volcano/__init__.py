@@ -1,7 +1,7 @@
 """Volcano on NVIDIA cards: gpushare (`volcano.sh/gpu-*`) and vgpu (`volcano.sh/vgpu-*`).
 
 The wire is Volcano's: resource names, units, annotations, environment. Gangs, queues, node
-locks and MIG instances are not offered: a pod that names a group or a queue is told so.
+locks and MIG instances are not offered: a pod that names a group or a queue is warned.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tessera_core.dialects.volcano.inventory import inventories
 from tessera_core.dialects.volcano.names import CHOICES, DIALECT, RESULT_KEYS, VENDOR
 from tessera_core.dialects.volcano.options import VolcanoOptions as Options
 from tessera_core.dialects.volcano.options import settled
-from tessera_core.dialects.volcano.recorded_shares import held
+from tessera_core.dialects.volcano.recorded_shares import recorded
 
 __all__ = ["Options", "dialect"]
 
@@ -52,7 +52,7 @@ def dialect(options: Options) -> Dialect:
         return inventories(node, made)
 
     def holds(pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
-        return held(pod, cards, made)
+        return recorded(pod, cards, made)
 
     return Dialect(
         name=DIALECT,
@@ -102,9 +102,9 @@ def _quota(options: Options) -> dict[str, QuotaUnit]:
 
 
 def _admit(pod: Pod, options: Options) -> Admitted | Rejected:
-    sharing = gpushare.asks(pod, options)
-    virtual = vgpu.asks(pod, options)
-    told = podgroup.warnings(pod)
+    sharing = gpushare.container_requests(pod, options)
+    virtual = vgpu.container_requests(pod, options)
+    messages = podgroup.warnings(pod)
     if sharing and virtual:
         raise invalid_field(
             virtual[0].field,
@@ -116,7 +116,7 @@ def _admit(pod: Pod, options: Options) -> Admitted | Rejected:
         return Admitted(
             containers=gpushare.requests(sharing, options),
             changes=gpushare.changes(sharing, options),
-            warnings=(*ignored.by_gpushare(pod), *told),
+            warnings=(*ignored.by_gpushare(pod), *messages),
         )
     wished = vgpu.card_constraints(pod) if virtual else vgpu.CardConstraints()
     return Admitted(
@@ -125,7 +125,7 @@ def _admit(pod: Pod, options: Options) -> Admitted | Rejected:
         warnings=(
             *vgpu.warnings(pod, virtual, wished, options),
             *(ignored.by_vgpu(pod) if virtual else ()),
-            *told,
+            *messages,
         ),
     )
 
@@ -133,12 +133,12 @@ def _admit(pod: Pod, options: Options) -> Admitted | Rejected:
 def _annotate(placed: Placed, options: Options) -> Mapping[str, str]:
     if not placed.shares:
         return {}
-    if vgpu.asks(placed.pod, options):
+    if vgpu.container_requests(placed.pod, options):
         return vgpu.annotate(placed, options)
     return gpushare.annotate(placed)
 
 
 def _inject(placed: Placed, container: Container, options: Options) -> Injection:
-    if vgpu.asks(placed.pod, options):
+    if vgpu.container_requests(placed.pod, options):
         return vgpu.inject(placed, container, options)
     return gpushare.inject(placed, container)

@@ -41,7 +41,7 @@ def refuse_request_alone(pod: Pod, position: int, name: str) -> None:
 
 
 def refuse_unequal(pod: Pod, position: int, names: tuple[str, ...]) -> None:
-    """Raises InvalidField where a request differs from the limit beside it."""
+    """Raises InvalidField where a request differs from the limit next to it."""
     for name in names:
         limit = find_amount(pod, position, name, ("limits",))
         request = find_amount(pod, position, name, ("requests",))

@@ -54,7 +54,7 @@ class GpushareContainerRequest(Struct, frozen=True, kw_only=True):
     cards: int = 0
 
 
-def asks(pod: Pod, options: VolcanoOptions) -> tuple[GpushareContainerRequest, ...]:
+def container_requests(pod: Pod, options: VolcanoOptions) -> tuple[GpushareContainerRequest, ...]:
     """The containers that ask for more than 0. Raises InvalidField."""
     found = []
     for position, container, role in roles(pod):
@@ -167,7 +167,7 @@ def _request(ask: GpushareContainerRequest, policy: Policy, options: VolcanoOpti
 def changes(
     found: tuple[GpushareContainerRequest, ...], options: VolcanoOptions
 ) -> dict[str, ContainerChange]:
-    """Requests beside the limits, as Kubernetes demands of extended resources."""
+    """Requests next to the limits, as Kubernetes demands of extended resources."""
     return {
         ask.container.name: ContainerChange(limits=amounts, requests=amounts)
         for ask in found

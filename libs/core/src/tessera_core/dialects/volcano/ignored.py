@@ -1,5 +1,5 @@
-"""Annotations about cards that are not read for the way of sharing that a pod uses: told, for
-whoever writes one relies on it. Volcano passes over them in silence."""
+"""Annotations about cards that are not read for the way of sharing that a pod uses: reported, for
+a user who writes one relies on it. Volcano passes over them in silence."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def by_gpushare(pod: Pod) -> tuple[str, ...]:
 def by_vgpu(pod: Pod) -> tuple[str, ...]:
     """For pods that ask for vgpu-number or vgpu-memory."""
     return tuple(
-        f"{_said(pod, key)}: is not read: it is HAMi's; write {ours}"
-        for key, ours in _OF_HAMI.items()
+        f"{_said(pod, key)}: is not read: it is HAMi's; write {own_key}"
+        for key, own_key in _OF_HAMI.items()
         if key in pod.metadata.annotations
     )
 

@@ -1,6 +1,6 @@
 """The cards that Volcano's device plugins publish on a node.
 
-gpushare tells totals in the capacity and the numbers of sick cards in an annotation; vgpu
+gpushare publishes totals in the capacity and the numbers of unhealthy cards in an annotation; vgpu
 registers card by card. Whatever cannot be read is a warning, and the rest is used.
 """
 
@@ -26,7 +26,7 @@ from tessera_core.dialects.volcano.options import VolcanoOptions
 
 _OLD_FIELDS, _FIELDS = 5, 6
 _HEALTHY: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-_SICK: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+_SAYS_UNHEALTHY: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 _MODES: Final = frozenset({names.HAMI_CORE, names.MIG, names.MPS})
 
 
@@ -72,8 +72,8 @@ def _counted(node: Node, options: VolcanoOptions) -> Inventory:
         problem = f"{each} MiB for one card is beyond belief; none is used"
         warnings.append(_say(node, options.gpu_memory_resource, memory, problem))
     else:
-        sick = _unhealthy(node, number, warnings)
-        cards = [_counted_card(node, i, each, healthy=i not in sick) for i in range(number)]
+        unhealthy = _unhealthy(node, number, warnings)
+        cards = [_counted_card(node, i, each, healthy=i not in unhealthy) for i in range(number)]
     return _inventory(Precision.COUNTED, cards, warnings)
 
 
@@ -106,20 +106,20 @@ def _total(node: Node, resource: str, warnings: list[str]) -> int | None:
 
 
 def _unhealthy(node: Node, number: int, warnings: list[str]) -> frozenset[int]:
-    """Numbers of sick cards. Each must stand alone: ` 3` is not read, as upstream."""
+    """Numbers of unhealthy cards. Each must stand alone: ` 3` is not read, as upstream."""
     text = node.metadata.annotations.get(names.UNHEALTHY_IDS)
-    sick = set()
+    unhealthy = set()
     for piece in text.split(",") if text else ():
         index = codec.integer(piece)
         if index is not None and 0 <= index < number:
-            sick.add(index)
+            unhealthy.add(index)
         else:
             warnings.append(
                 f"node {node.name}: metadata.annotations[{names.UNHEALTHY_IDS}]: {piece[:64]!r} is "
                 f"no card from 0 to {number - 1} and is skipped; write numbers without spaces, "
                 "such as 1,3"
             )
-    return frozenset(sick)
+    return frozenset(unhealthy)
 
 
 # -- the register
@@ -149,7 +149,7 @@ def _register_says(node: Node, piece: str, problem: str) -> str:
 
 
 def _not_allocatable(node: Node, options: VolcanoOptions) -> str:
-    """The first resource that the node should offer beside its register and does not."""
+    """The first resource that the node should offer next to its register and does not."""
     needed = (
         options.vgpu_number_resource,
         options.vgpu_cores_resource,
@@ -196,7 +196,7 @@ def _register_card(index: int, piece: str, options: VolcanoOptions) -> Card | st
         return f"slots {fields[1]!r} must be a number above 0"
     if memory is None or not 0 < memory <= INT32_MAX // options.vgpu_memory_factor:
         return f"memory {fields[2]!r} must be a number above 0"
-    if fields[4] not in _HEALTHY | _SICK:
+    if fields[4] not in _HEALTHY | _SAYS_UNHEALTHY:
         return f"health {fields[4]!r} must be true or false"
     mode = fields[5] if len(fields) >= _FIELDS else names.HAMI_CORE
     return Card(

@@ -70,7 +70,7 @@ class VolcanoOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `predicate.GPUSharingEnable` and `deviceshare.GPUSharingEnable` mean the same."""
     scheduler_conf: dict[str, Any] = {}
     """A whole volcano-scheduler.conf, of which these two plugins' arguments count where
-    `arguments` does not say otherwise. What is not ours in it is told, not refused."""
+    `arguments` does not say otherwise. What is not Tessera's in it is reported, not refused."""
 
     @property
     def gpushare_names(self) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ _TRUTHS: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "f
 
 def settled(options: VolcanoOptions) -> tuple[VolcanoOptions, tuple[str, ...]]:
     """The options with `arguments` and `scheduler_conf` applied and names checked, and what of the
-    latter is not ours. Raises ValueError, naming the key."""
+    latter is not Tessera's. Raises ValueError, naming the key."""
     conf = read(options.scheduler_conf)
     found: dict[str, Any] = {}
     warnings = list(conf.warnings)

@@ -1,5 +1,5 @@
-"""The one rule of Volcano's pod groups that concerns cards; groups as such are told about for every
-dialect in `tessera_core.admission.pod_groups`."""
+"""The one rule of Volcano's pod groups that concerns cards; warnings about groups as such are made
+for every dialect in `tessera_core.admission.pod_groups`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tessera_core.dialects.volcano.names import VGPU_PODGROUP_POLICY
 
 
 def warnings(pod: Pod) -> tuple[str, ...]:
-    """The card policy of a group is not honoured: told, never ignored."""
+    """The card policy of a group is not honoured: reported, never ignored."""
     policy = pod.metadata.annotations.get(VGPU_PODGROUP_POLICY)
     if policy is None:
         return ()

@@ -1,6 +1,6 @@
 """What Volcano's annotations say that a bound pod holds.
 
-Volcano runs pods that are refused here (a percentage beyond 100, cores without a card beside
+Volcano runs pods that are refused here (a percentage beyond 100, cores without a card next to
 another container). Their cards are taken all the same, so amounts are read as Volcano reads them.
 """
 
@@ -13,9 +13,9 @@ from tessera_core.dialects.volcano import codec, gpushare, names, vgpu
 from tessera_core.dialects.volcano.options import VolcanoOptions
 
 
-def held(pod: Pod, cards: Sequence[Card], options: VolcanoOptions) -> RecordedShares | None:
+def recorded(pod: Pod, cards: Sequence[Card], options: VolcanoOptions) -> RecordedShares | None:
     """The pod's shares, by whichever annotation its requests go with; None where it has none."""
-    ours = [c for c in cards if c.vendor == names.VENDOR]
+    own = [c for c in cards if c.vendor == names.VENDOR]
     index = pod.metadata.annotations.get(names.GPU_INDEX)
     ids = pod.metadata.annotations.get(names.VGPU_IDS)
     if index is None and ids is None:
@@ -23,9 +23,9 @@ def held(pod: Pod, cards: Sequence[Card], options: VolcanoOptions) -> RecordedSh
     sharing = gpushare.given(pod, options)
     virtual = vgpu.holders(pod, options)
     if sharing and index is not None:
-        return _by_index(sharing, index, ours, options)
+        return _by_index(sharing, index, own, options)
     if virtual and ids is not None:
-        return _by_ids(virtual, ids, ours, options)
+        return _by_ids(virtual, ids, own, options)
     return None
 
 

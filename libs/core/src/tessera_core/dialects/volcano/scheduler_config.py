@@ -1,4 +1,5 @@
-"""volcano-scheduler.conf as it stands: what of it is about sharing cards, and what is not ours.
+"""volcano-scheduler.conf as it stands: what of it is about sharing cards, and what is not about
+cards.
 
     actions: "enqueue, allocate, backfill"
     tiers:

@@ -81,12 +81,13 @@ class CardConstraints(Struct, frozen=True, kw_only=True):
     ids_denied: tuple[str, ...] = ()
 
 
-def asks(pod: Pod, options: VolcanoOptions) -> tuple[VgpuContainerRequest, ...]:
+def container_requests(pod: Pod, options: VolcanoOptions) -> tuple[VgpuContainerRequest, ...]:
     """The containers that ask for cards. Raises InvalidField."""
     if not options.vgpu:
         return ()
     found = (
-        _ask(pod, position, container, role, options) for position, container, role in roles(pod)
+        _container_request(pod, position, container, role, options)
+        for position, container, role in roles(pod)
     )
     return tuple(ask for ask in found if ask)
 
@@ -104,7 +105,7 @@ def holders(pod: Pod, options: VolcanoOptions) -> tuple[Holder, ...]:
     )
 
 
-def _ask(
+def _container_request(
     pod: Pod, position: int, container: Container, role: Role, options: VolcanoOptions
 ) -> VgpuContainerRequest | None:
     number, memory_limit = options.vgpu_number_resource, options.vgpu_memory_resource
@@ -252,29 +253,29 @@ def warnings(
     options: VolcanoOptions,
 ) -> tuple[str, ...]:
     """What was understood otherwise than it may have been meant."""
-    told = []
+    messages = []
     asking = {ask.position for ask in found}
     for position, _, _ in roles(pod):
         field = first_field(pod, position, options.vgpu_names)
         if field and position not in asking:
-            told.append(f"{field}: 0: the container asks for no card")
-    told += [
+            messages.append(f"{field}: 0: the container asks for no card")
+    messages += [
         f"{first_field(pod, ask.position, (options.vgpu_memory_resource,))}: {ask.memory}: does "
         f"not count beside {options.vgpu_memory_percentage_resource}; remove one of them"
         for ask in found
         if ask.percent and ask.memory
     ]
     if wished.modes == (names.MIG,):
-        told.append(
+        messages.append(
             f"metadata.annotations[{names.VGPU_MODE}]: mig: the pod waits: Tessera does not give "
             f"MIG instances; write {names.HAMI_CORE} to share cards in software"
         )
     denied = pod.metadata.annotations.get(names.NOUSE_TYPE)
     if denied is not None and wished.models:
-        told.append(
+        messages.append(
             f"metadata.annotations[{names.NOUSE_TYPE}]: {denied}: ignored, as {names.USE_TYPE} wins"
         )
-    return tuple(told)
+    return tuple(messages)
 
 
 def annotate(placed: Placed, options: VolcanoOptions) -> dict[str, str]:

@@ -4,7 +4,7 @@ Scopes are a PCIe switch, a NUMA node, the node. Among scopes of one depth the o
 with the scopes around it, most often in use already (so whole switches stay free), then for
 shares the one with the better card, then the first. Inside it whole cards are taken in the order
 of their numbers, shares in the order of the request's keys. Several shares at once, and nodes
-that do not tell every card's switch, have no scopes: the first cards in order are taken, unless
+that do not publish every card's switch, have no scopes: the first cards in order are taken, unless
 the request demands a scope. Cards whose labels the request does not select are not there, and
 whole cards are looked for in the machine's own groups first (`partitions`).
 """

@@ -59,8 +59,8 @@ def levels(cards: Sequence[Card]) -> dict[Pair, TopologyLevel]:
 
 
 def _level(one: Card, other: Card, *, several: bool) -> TopologyLevel | None:
-    told = (one.links.get(other.id), other.links.get(one.id))
-    known = [CLASSES[c] for s in told if s is not None and (c := s % _SCORE_OF_LINK) in CLASSES]
+    scores = (one.links.get(other.id), other.links.get(one.id))
+    known = [CLASSES[c] for s in scores if s is not None and (c := s % _SCORE_OF_LINK) in CLASSES]
     if known:
         return max(known)
     if one.switch and one.switch == other.switch:

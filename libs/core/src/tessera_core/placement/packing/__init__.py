@@ -10,6 +10,6 @@
 
 Sources: the cutting stock problem and its prices are Gilmore and Gomory's (Operations Research 9,
 1961, and 11, 1963); to place where expected fragmentation grows least is the idea of FGD (Weng et
-al., USENIX ATC'23), whose measure is replaced here. docs/packing.md tells it in words.
-Nothing here promises that a pod fits: that is the ladder's to say. These are orders of preference.
+al., USENIX ATC'23), whose measure is replaced here. docs/packing.md explains it in words.
+Nothing here promises that a pod fits: the predicates decide that. These are orders of preference.
 """

@@ -21,7 +21,7 @@ from tessera_schema.requests import Request
 AMOUNTS: Final = 2
 
 MOST_KINDS: Final = 512
-"""Kinds of cards that are told apart. What is known of shapes is worked out for each."""
+"""Kinds of cards that are distinguished. What is known of shapes is worked out for each."""
 
 
 class CardKind(NamedTuple):
@@ -73,7 +73,7 @@ class CardCatalogue:
             amounts=AMOUNTS,
         )
 
-    def ask(
+    def demand_shape(
         self, request: Request, fleet: Fleet, *, cpu: float = 0, memory: float = 0
     ) -> DemandShape:  # fmt: skip
         """The request on an idle card of each kind; `cpu` and `memory` of the host in thousandths
@@ -104,8 +104,8 @@ class CardCatalogue:
         """What the history says of these kinds; empty where it says too little."""
         cpu, memory = history.host
         asks = tuple(
-            (self.ask(wish.request, fleet, cpu=wish.cpu, memory=wish.memory), n)
-            for wish, n in history.wishes.items()
+            (self.demand_shape(wish.request, fleet, cpu=wish.cpu, memory=wish.memory), n)
+            for wish, n in history.demands.items()
         )
         return Demand(asks, cpu, memory)
 

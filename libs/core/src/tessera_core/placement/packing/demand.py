@@ -69,7 +69,7 @@ class Demand(Struct, frozen=True, eq=False):
     memory: float = 0
 
 
-def cards_asked(ask: DemandShape, kinds: CardKinds, parts: Floats) -> float:
+def cards_requested(ask: DemandShape, kinds: CardKinds, parts: Floats) -> float:
     """How many cards a pod takes, the mean over the cards that it may use; parts of cards by
     their `parts` (kinds, axes): the weight of each axis."""
     fraction = (ask.need[:, : kinds.amounts] / kinds.totals[:, : kinds.amounts] * parts).sum(1)

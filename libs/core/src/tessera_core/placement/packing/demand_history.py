@@ -108,7 +108,7 @@ class History:
     def add(self, pod: PodRequest, now: float) -> None:
         """A pod was placed. What it asks of its host counts for its first shape, by which its
         node is chosen. Pods that ask for no card count not."""
-        wishes = self._wishes_of(pod)
+        wishes = self._demands_of(pod)
         if not wishes:
             return
         if not self._pods:
@@ -145,7 +145,7 @@ class History:
         return self.pods(now) >= ENOUGH
 
     @property
-    def wishes(self) -> Mapping[DemandedShape, float]:
+    def demands(self) -> Mapping[DemandedShape, float]:
         """Shape, and what it asks of its host -> weight; only the proportions mean something."""
         return _most(self._weights)
 
@@ -153,7 +153,7 @@ class History:
     def shapes(self) -> Mapping[Request, float]:
         """The same, whatever is asked of hosts."""
         found: dict[Request, float] = {}
-        for wish, n in self.wishes.items():
+        for wish, n in self.demands.items():
             found[wish.request] = found.get(wish.request, 0) + n
         return found
 
@@ -194,7 +194,7 @@ class History:
             history._weights[wish] = history._weights.get(wish, 0) + seen.count
         return history
 
-    def _wishes_of(self, pod: PodRequest) -> tuple[DemandedShape, ...]:
+    def _demands_of(self, pod: PodRequest) -> tuple[DemandedShape, ...]:
         """Equal pods come one after another and share their containers
         (`tessera_core.admission.cache`): what was made of the last one is used again."""
         host = (float(pod.cpu_milli), float(pod.memory_bytes))

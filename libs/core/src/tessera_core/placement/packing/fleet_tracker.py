@@ -1,6 +1,6 @@
 """A fleet as it was when it was looked at last, in the columns that `potential` reads.
 
-Changes are found by comparing, so nobody has to tell of them, and what is kept is never wrong about
+Changes are found by comparing, so nobody has to report them, and what is kept is never wrong about
 the fleet that is asked about. At 5,000 nodes of 8 cards this takes some tenths of a millisecond.
 """
 

@@ -13,12 +13,13 @@ from msgspec import Struct
 
 from tessera_core.fleet.arrays import Floats, Ints
 from tessera_core.placement.packing.card_values import ValueTable, table
-from tessera_core.placement.packing.demand import CardKinds, Demand, DemandShape, cards_asked
+from tessera_core.placement.packing.demand import CardKinds, Demand, DemandShape, cards_requested
 from tessera_core.placement.packing.scarce_hosts import ScarceHosts, scarce_hosts
 
 
 class Forecast(Struct, frozen=True, eq=False):
-    """What `tessera_core.placement.packing.potential` needs to know beside the nodes themselves."""
+    """What `tessera_core.placement.packing.potential` needs to know in addition to the nodes
+    themselves."""
 
     kinds: CardKinds
     tables: tuple[ValueTable, ...]
@@ -54,10 +55,10 @@ MANY: Final = 4
 
 
 def learn(kinds: CardKinds, past: Demand, seed: int = 0) -> Forecast:
-    """The outlook. Equal arguments give an equal outlook: `seed` draws the demands over which
+    """The forecast. Equal arguments give an equal forecast: `seed` draws the demands over which
     values are averaged."""
     parts = _parts(kinds, past)
-    asked = np.array([n * cards_asked(a, kinds, parts) for a, n in past.asks])
+    asked = np.array([n * cards_requested(a, kinds, parts) for a, n in past.asks])
     total = float(asked.sum())
     many = sum(c for c, (a, _) in zip(asked.tolist(), past.asks, strict=True) if a.count >= MANY)
     expected = _Expected(
@@ -71,23 +72,23 @@ def learn(kinds: CardKinds, past: Demand, seed: int = 0) -> Forecast:
     return _assembled(kinds, _tables(kinds, past, seed), expected)
 
 
-def extended(outlook: Forecast, kinds: CardKinds) -> Forecast:
-    """The outlook with the kinds that came since it was learned, of which nothing is expected but
+def extended(forecast: Forecast, kinds: CardKinds) -> Forecast:
+    """The forecast with the kinds that came since it was learned, of which nothing is expected but
     the default."""
-    fresh, known = learn(kinds, Demand()), len(outlook.kinds)
+    fresh, known = learn(kinds, Demand()), len(forecast.kinds)
     expected = _Expected(
-        parts=np.concatenate([outlook.parts, fresh.parts[known:]]),
-        scarcity=np.concatenate([outlook.scarcity, fresh.scarcity[known:]]),
-        confined=outlook.confined.among(len(kinds)),
-        cpu_per_card=outlook.cpu_per_card,
-        memory_per_card=outlook.memory_per_card,
-        many=outlook.many,
+        parts=np.concatenate([forecast.parts, fresh.parts[known:]]),
+        scarcity=np.concatenate([forecast.scarcity, fresh.scarcity[known:]]),
+        confined=forecast.confined.among(len(kinds)),
+        cpu_per_card=forecast.cpu_per_card,
+        memory_per_card=forecast.memory_per_card,
+        many=forecast.many,
     )
-    return _assembled(kinds, [*outlook.tables, *fresh.tables[known:]], expected)
+    return _assembled(kinds, [*forecast.tables, *fresh.tables[known:]], expected)
 
 
 class _Expected(NamedTuple):
-    """The fields of an outlook that are not derived from tables."""
+    """The fields of a forecast that are not derived from tables."""
 
     parts: Floats
     scarcity: Floats

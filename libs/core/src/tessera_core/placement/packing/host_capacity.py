@@ -28,7 +28,7 @@ class HostCapacity:
         self._layout: tuple[int, int] | None = None
         self._columns = np.zeros((4, 0))
 
-    # -- told by whoever follows the cluster
+    # -- reported by the follower of the cluster
 
     def node(self, name: str, total: Host | None) -> None:
         """The node has so much for pods; None = it is not known, or gone."""
@@ -47,7 +47,8 @@ class HostCapacity:
             self.node(name, total)
 
     def hold(self, uid: str, node: str, host: Host) -> None:
-        """The pod runs on the node, or is about to; told again, it replaces what was told."""
+        """The pod runs on the node, or is about to; reported again, it replaces what was
+        reported."""
         if self._pods.get(uid) == (node, host):
             return
         self.release(uid)
@@ -60,7 +61,7 @@ class HostCapacity:
         if held is not None:
             self._add(*held, -1)
 
-    def held(self, uid: str) -> Host:
+    def of_pod(self, uid: str) -> Host:
         """What the pod holds; nothing where it is not known."""
         return self._pods.get(uid, ("", NOTHING))[1]
 

@@ -1,7 +1,7 @@
 """Losses kept per shape and node: only nodes that changed since a shape was last asked are asked
 again.
 
-Whoever changes a node says so (`changed`); a shape catches up when it is asked for. The least
+The code that changes a node says so (`changed`); a shape catches up when it is asked for. The least
 recently asked shapes are forgotten beyond `SHAPES`: each takes 16 bytes per node.
 """
 
@@ -17,12 +17,12 @@ from tessera_core.fleet.arrays import Floats, Ints
 
 SHAPES: Final = 512
 
-Judge = Callable[[Ints | None], tuple[Floats, Ints]]
+LossFunction = Callable[[Ints | None], tuple[Floats, Ints]]
 """Rows (None = all) -> for each its steps and its best card's column."""
 
 
 class CachedLosses(Struct):
-    """What one shape was told about all nodes."""
+    """What is known of one shape about all nodes."""
 
     steps: Floats
     """(nodes,): the least is the best; infinite where it does not fit."""
@@ -33,12 +33,12 @@ class CachedLosses(Struct):
 
 
 class LossCache:
-    """Answers per shape, for a fixed list of nodes and one outlook."""
+    """Answers per shape, for a fixed list of nodes and one forecast."""
 
     def __init__(self, nodes: int, shapes: int = SHAPES) -> None:
         """Nothing is known yet."""
         self._nodes, self._shapes = nodes, shapes
-        self._judged: dict[Hashable, CachedLosses] = {}
+        self._cached: dict[Hashable, CachedLosses] = {}
         self._log: list[int] = []
         self._forgotten = 0
         """Entries cut off the log's front; a shape that had not read them starts afresh."""
@@ -51,21 +51,21 @@ class LossCache:
             del self._log[:cut]
             self._forgotten += cut
 
-    def losses_for(self, shape: Hashable, judge: Judge) -> CachedLosses:
+    def losses_for(self, shape: Hashable, compute: LossFunction) -> CachedLosses:
         """What holds now for the shape. `judge` must be the same function of the nodes each
         time."""
-        judged = self._judged.pop(shape, None)
+        cached = self._cached.pop(shape, None)
         now = self._forgotten + len(self._log)
         stale: set[int] = set()
-        if judged is not None and judged.known >= self._forgotten:
-            stale = set(self._log[judged.known - self._forgotten :])
-        if judged is None or judged.known < self._forgotten or 2 * len(stale) > self._nodes:
-            judged = CachedLosses(*judge(None), now)
+        if cached is not None and cached.known >= self._forgotten:
+            stale = set(self._log[cached.known - self._forgotten :])
+        if cached is None or cached.known < self._forgotten or 2 * len(stale) > self._nodes:
+            cached = CachedLosses(*compute(None), now)
         elif stale:
             rows = np.fromiter(stale, np.int64, len(stale))
-            judged.steps[rows], judged.card[rows] = judge(rows)
-        judged.known = now
-        self._judged[shape] = judged
-        if len(self._judged) > self._shapes:
-            del self._judged[next(iter(self._judged))]
-        return judged
+            cached.steps[rows], cached.card[rows] = compute(rows)
+        cached.known = now
+        self._cached[shape] = cached
+        if len(self._cached) > self._shapes:
+            del self._cached[next(iter(self._cached))]
+        return cached

@@ -2,8 +2,8 @@
 
 `keys` gives columns as `tessera_core.placement.scoring.nodes` does, `card_keys` numbers as
 `tessera_core.placement.scoring.cards` does; the least is the best. Nodes where the shape does not
-fit by itself come last; they are not left out, for the ladder has the last word: a pod that fits
-somewhere is always placed.
+fit by itself come last; they are not left out, for the predicates have the last word: a pod that
+fits somewhere is always placed.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Packer:
         """Pods get what they name; set `by_default` once there is something to go by."""
         self.state = PackingState() if state is None else state
         self.hosts = HostCapacity()
-        """What hosts have left; told by whoever follows the cluster."""
+        """What hosts have left; reported by the follower of the cluster."""
         self.by_default = False
         """Whether pods that name no order are placed by `pack`."""
         self._named: dict[str, bool] = {}

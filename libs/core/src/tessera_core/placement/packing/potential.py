@@ -82,7 +82,7 @@ class CardRoom(NamedTuple):
 def losses(
     rows: Rows,
     ask: DemandShape,
-    outlook: Forecast,
+    forecast: Forecast,
     *,
     balanced: bool = False,
     now: CardRoom | None = None,
@@ -90,7 +90,7 @@ def losses(
     """For each node what one pod of the shape costs there, on the cards that are best for it.
     `balanced` also counts how evenly cards and processor run out (policy B). `now` is
     `room(rows, outlook)`, where it is known already."""
-    now = now or room(rows, outlook)
+    now = now or room(rows, forecast)
     loose = now.loose
     space = loose.sum(1)
     cpu, memory = rows.cpu - ask.cpu, rows.memory - ask.memory
@@ -100,7 +100,7 @@ def losses(
     if ask.count > loose.shape[1]:
         fits[:] = False
     elif ask.count:
-        card, left = _placed(rows, ask, outlook, now)
+        card, left = _placed(rows, ask, forecast, now)
         order = card + _TIGHTER * left
         if ask.count == 1:
             chosen = order.argmin(1)[:, None]
@@ -109,57 +109,57 @@ def losses(
         at = np.arange(len(space))[:, None], chosen
         grows, taken = card[at].sum(1), (loose - left)[at].sum(1)
         taken[grows == np.inf] = 0
-    host = _Host(rows, outlook, balanced=balanced)
+    host = _Host(rows, forecast, balanced=balanced)
     grows = grows + host.lost(space - taken, cpu, memory) - host.lost(space, rows.cpu, rows.memory)
     return Losses(np.where(fits, grows, np.inf), chosen)
 
 
-def card_losses(rows: Rows, ask: DemandShape, outlook: Forecast) -> Floats:
+def card_losses(rows: Rows, ask: DemandShape, forecast: Forecast) -> Floats:
     """(nodes, cards): each card's part in the loss, the tighter of two equal cards a hair
     cheaper; infinite where the shape does not fit."""
-    card, left = _placed(rows, ask, outlook, room(rows, outlook))
+    card, left = _placed(rows, ask, forecast, room(rows, forecast))
     return card + _TIGHTER * left
 
 
-def potential(rows: Rows, outlook: Forecast, *, balanced: bool = False) -> Floats:
-    """(nodes,): PHI itself, for tests and for whoever wants to see it."""
-    loose, lost, scarce = room(rows, outlook)
-    host = _Host(rows, outlook, balanced=balanced)
+def potential(rows: Rows, forecast: Forecast, *, balanced: bool = False) -> Floats:
+    """(nodes,): PHI itself, for tests and for the curious."""
+    loose, lost, scarce = room(rows, forecast)
+    host = _Host(rows, forecast, balanced=balanced)
     of_host = host.lost(loose.sum(1), rows.cpu, rows.memory)
     phi: Floats = lost.sum(1) - SCARCITY * (scarce * loose).sum(1) + of_host
     return phi
 
 
-def room(rows: Rows, outlook: Forecast, scarce: Floats | None = None) -> CardRoom:
+def room(rows: Rows, forecast: Forecast, scarce: Floats | None = None) -> CardRoom:
     """As the nodes are; `scarce` is `scarcity(rows, outlook)`, where it is known already."""
-    loose, lost = _left(rows.free, rows.kind, outlook)
-    return CardRoom(loose, lost, scarcity(rows, outlook) if scarce is None else scarce)
+    loose, lost = _left(rows.free, rows.kind, forecast)
+    return CardRoom(loose, lost, scarcity(rows, forecast) if scarce is None else scarce)
 
 
-def scarcity(rows: Rows, outlook: Forecast) -> Floats:
+def scarcity(rows: Rows, forecast: Forecast) -> Floats:
     """(nodes, cards): see `CardRoom.scarce`. What is free of the nodes does not matter."""
-    found: Floats = outlook.scarcity.take(rows.kind)
-    if len(outlook.confined.excess):
-        found += outlook.confined.per_card(rows.nodes)
+    found: Floats = forecast.scarcity.take(rows.kind)
+    if len(forecast.confined.excess):
+        found += forecast.confined.per_card(rows.nodes)
     return found
 
 
-def _left(free: tuple[Ints, ...], kind: Ints, outlook: Forecast) -> tuple[Floats, Floats]:
+def _left(free: tuple[Ints, ...], kind: Ints, forecast: Forecast) -> tuple[Floats, Floats]:
     """Free and lost of cards of these kinds, with so much free along each axis."""
     loose = np.zeros(kind.shape)
-    at = outlook.base.take(kind)
+    at = forecast.base.take(kind)
     for axis, column in enumerate(free):
-        if axis < outlook.kinds.amounts:
-            loose += column * outlook.per_unit[:, axis].take(kind)
-        cells = column * outlook.per_cell[:, axis].take(kind) + _HAIR
+        if axis < forecast.kinds.amounts:
+            loose += column * forecast.per_unit[:, axis].take(kind)
+        cells = column * forecast.per_cell[:, axis].take(kind) + _HAIR
         cell = np.maximum(cells, 0).astype(np.int64)
-        cell = np.minimum(cell, outlook.top[:, axis].take(kind))
-        at += cell * outlook.stride[:, axis].take(kind)
-    return loose, loose - outlook.value.take(at)
+        cell = np.minimum(cell, forecast.top[:, axis].take(kind))
+        at += cell * forecast.stride[:, axis].take(kind)
+    return loose, loose - forecast.value.take(at)
 
 
 def _placed(
-    rows: Rows, ask: DemandShape, outlook: Forecast, now: CardRoom
+    rows: Rows, ask: DemandShape, forecast: Forecast, now: CardRoom
 ) -> tuple[Floats, Floats]:
     """(nodes, cards): growth of what is lost if the pod takes the card, and what is left free."""
     kind, loose, lost = rows.kind, now.loose, now.lost
@@ -172,13 +172,13 @@ def _placed(
         fits &= rows.idle
         left, lost_then = np.zeros_like(loose), np.zeros_like(lost)
     else:
-        left, lost_then = _left(tuple(after), kind, outlook)
+        left, lost_then = _left(tuple(after), kind, forecast)
         if ask.alone.any():
             alone = ask.alone.take(kind)
             fits &= rows.idle | ~alone
             left, lost_then = np.where(alone, 0, left), np.where(alone, 0, lost_then)
     grows = lost_then - lost
-    if outlook.scarcity.any() or len(outlook.confined.excess):
+    if forecast.scarcity.any() or len(forecast.confined.excess):
         grows += SCARCITY * now.scarce * (loose - left)
     return np.where(fits, grows, np.inf), left
 
@@ -186,9 +186,9 @@ def _placed(
 class _Host:
     """Cards that cannot be used for want of processor or memory on their node."""
 
-    def __init__(self, rows: Rows, outlook: Forecast, *, balanced: bool) -> None:
-        self._cpu = _at_most(outlook.cpu_per_card, rows.cpu_per_card)
-        self._memory = _at_most(outlook.memory_per_card, rows.memory_per_card)
+    def __init__(self, rows: Rows, forecast: Forecast, *, balanced: bool) -> None:
+        self._cpu = _at_most(forecast.cpu_per_card, rows.cpu_per_card)
+        self._memory = _at_most(forecast.memory_per_card, rows.memory_per_card)
         self._balanced = balanced
 
     def lost(self, room: Floats, cpu: Floats, memory: Floats) -> Floats:

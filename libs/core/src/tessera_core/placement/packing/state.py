@@ -39,7 +39,7 @@ class PackingState:
     def __init__(self, *, reserve: bool = False) -> None:
         """With `reserve` as policy B: balanced, and with whole nodes kept back."""
         self._seen = FleetTracker()
-        self._outlook: Forecast | None = None
+        self._forecast: Forecast | None = None
         self._balanced = reserve
         self._reserve: WholeNodeReserve | None = None
         self._kept = LossCache(0)
@@ -60,31 +60,31 @@ class PackingState:
         nodes = replace(seen.rows(None).nodes, kind=seen.kind.copy())
         return Lesson(replace(kinds, nodes=nodes), past)
 
-    def adopt(self, outlook: Forecast) -> None:
+    def adopt(self, forecast: Forecast) -> None:
         """From now on this is expected."""
-        self._outlook = outlook
+        self._forecast = forecast
         self._forget()
 
     def apart(self) -> PackingState:
         """The same expectations with nothing kept: for another fleet, such as a snapshot."""
         other = PackingState(reserve=self._balanced)
         other._seen = FleetTracker(self._seen.catalogue)
-        other._outlook = self._outlook
+        other._forecast = self._forecast
         return other
 
     def warm(self, fleet: Fleet, wishes: Iterable[DemandedShape]) -> None:
-        """Judge all nodes by these shapes now, some milliseconds each."""
+        """Work out all nodes' losses by these shapes now, some milliseconds each."""
         for wish in wishes:
             self.steps(fleet, wish)
 
     @property
-    def outlook(self) -> Forecast:
+    def forecast(self) -> Forecast:
         """What is expected of all kinds met so far."""
-        known, seen = self._outlook, self._seen
+        known, seen = self._forecast, self._seen
         if known is None or len(known.kinds) < len(seen.catalogue):
             kinds = seen.catalogue.describe(seen.kind)
             known = learn(kinds, Demand()) if known is None else extended(known, kinds)
-            self._outlook = known
+            self._forecast = known
             self._forget()
         return known
 
@@ -101,26 +101,26 @@ class PackingState:
             self._reserve = None
         for row in changes.rows.tolist():
             self._kept.changed(row)
-        outlook = self.outlook  # may forget the room, when another state met new kinds
+        forecast = self.forecast  # may forget the room, when another state met new kinds
         if self._room is not None and len(changes.rows):
             rows = self._seen.rows(changes.rows)
-            for column, fresh in zip(self._room, room(rows, outlook), strict=True):
+            for column, fresh in zip(self._room, room(rows, forecast), strict=True):
                 column[changes.rows] = fresh
 
     def steps(self, fleet: Fleet, wish: DemandedShape) -> Floats:
         """By how many steps each row's potential grows; infinite where the shape does not fit."""
-        outlook = self.outlook
-        ask = self.ask(fleet, wish)
+        forecast = self.forecast
+        ask = self.demand_shape(fleet, wish)
         whole = self._whole()
 
-        def judge(at: Ints | None) -> tuple[Floats, Ints]:
+        def compute(at: Ints | None) -> tuple[Floats, Ints]:
             now = whole if at is None else CardRoom(*(column[at] for column in whole))
             rows = self._seen.rows(at)
-            found = losses(rows, ask, outlook, balanced=self._balanced, now=now)
+            found = losses(rows, ask, forecast, balanced=self._balanced, now=now)
             first = found.cards[:, 0] if found.cards.size else np.zeros(len(found.node), np.int64)
             return found.steps, first
 
-        return self._kept.losses_for(_key(wish), judge).steps
+        return self._kept.losses_for(_key(wish), compute).steps
 
     def rows(self, at: Ints | None) -> Rows:
         """Some rows of the fleet as they were followed last; None = all."""
@@ -133,8 +133,10 @@ class PackingState:
     def of_cards(self, fleet: Fleet, cards: CardColumns, request: Request) -> Floats:
         """What each card of some nodes, columns over (nodes, cards), loses by the request."""
         kind = self._seen.catalogue.numbers(cards)
-        outlook = self.outlook
-        return card_losses(free_rows(cards, kind), self.ask(fleet, DemandedShape(request)), outlook)
+        forecast = self.forecast
+        return card_losses(
+            free_rows(cards, kind), self.demand_shape(fleet, DemandedShape(request)), forecast
+        )
 
     def reserved(self, count: int) -> list[Floats]:
         """Columns that come before the steps, where whole nodes are kept back."""
@@ -149,13 +151,13 @@ class PackingState:
         self._reserve.settle(idle, left)
         return self._reserve.columns(count, idle)
 
-    def ask(self, fleet: Fleet, wish: DemandedShape) -> DemandShape:
+    def demand_shape(self, fleet: Fleet, wish: DemandedShape) -> DemandShape:
         """The request on all kinds met so far."""
         key = _key(wish)
         if key not in self._asks:
             if len(self._asks) >= _ASKS:
                 self._asks.clear()
-            self._asks[key] = self._seen.catalogue.ask(
+            self._asks[key] = self._seen.catalogue.demand_shape(
                 key.request, fleet, cpu=key.cpu, memory=key.memory
             )
         return self._asks[key]
@@ -164,7 +166,7 @@ class PackingState:
 
     def _whole(self) -> CardRoom:
         if self._room is None:
-            self._room = room(self._seen.rows(None), self.outlook)
+            self._room = room(self._seen.rows(None), self.forecast)
         return self._room
 
     def _forget(self) -> None:
@@ -176,7 +178,7 @@ class PackingState:
         size = int(cards.max(initial=0))
         nodes = whole_nodes(cards, self._seen.kind.max(1, initial=0), max(size, 1))
         in_order = nodes[np.argsort(self._seen.order[nodes], kind="stable")]
-        return WholeNodeReserve(in_order, max(size, 1), self.outlook.many)
+        return WholeNodeReserve(in_order, max(size, 1), self.forecast.many)
 
 
 def _key(wish: DemandedShape) -> DemandedShape:

@@ -45,7 +45,7 @@ class WholeNodeReserve:
 
 
 def whole_nodes(cards: Ints, kind: Ints, size: int) -> Ints:
-    """Rows of the most common kind of node with `size` cards, in order. `kind` (nodes,) tells
+    """Rows of the most common kind of node with `size` cards, in order. `kind` (nodes,) says
     kinds of nodes apart."""
     rows = np.flatnonzero(cards == size)
     if not len(rows):

@@ -88,7 +88,7 @@ def in_order(
     the view loses by the request (`tessera_core.placement.packing`), where that is known."""
     policy = request.policy
     sign = -1 if policy.highest_index_first else 1
-    keys = [_told(packed) if k is CardKey.PACK and packed else KEYS[k] for k in policy.cards]
+    keys = [_key(packed) if k is CardKey.PACK and packed else KEYS[k] for k in policy.cards]
     match policy.pressure:
         case PressurePolicy.FIRST:
             keys.insert(0, _pressure)
@@ -106,5 +106,5 @@ def _pressure(view: NodeView, request: Request, _need: CardNeeds) -> Sequence[fl
     return numbers
 
 
-def _told(numbers: Sequence[float]) -> Key:
+def _key(numbers: Sequence[float]) -> Key:
     return lambda _v, _r, _n: numbers

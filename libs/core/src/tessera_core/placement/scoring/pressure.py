@@ -1,11 +1,11 @@
 """Pressure: how much a card is used, as a number that orders may go by.
 
 It comes from hints, counts by their confidence and in coarse steps, so that what was measured moves
-no pod unless it says much. It never decides whether something fits: where an order that heeds it
-finds no place, the order without it is asked too. While no card is under pressure that could be
+no pod unless it says much. It never decides whether something fits: where an order that responds to
+it finds no place, the order without it is asked too. While no card is under pressure that could be
 felt, every answer is what it is without this module.
 
-It is heeded first where nobody named an order (`tessera_core.placement.packing.packer` knows): by
+It counts first where nobody named an order (`tessera_core.placement.packing.packer` knows): by
 `pack`, and by the orders that give way to it. A pod that names an order keeps it, and so do
 dialects that spread or whose strategy an operator chose: there pressure decides between equals.
 """
@@ -52,17 +52,17 @@ def steps(hint: CardHint) -> int:
     return int(percent * STEPS // 100)
 
 
-def set_pressure(fleet: Fleet, told: NodeHints) -> None:
+def set_pressure(fleet: Fleet, hints: NodeHints) -> None:
     """From now on the node's cards are under this pressure; those not named are under none."""
-    found = {hint.card: steps(hint) for hint in told.cards}
-    fleet.set_pressure(told.node, {card: number for card, number in found.items() if number})
+    found = {hint.card: steps(hint) for hint in hints.cards}
+    fleet.set_pressure(hints.node, {card: number for card, number in found.items() if number})
 
 
 def pressure_sensitive_units(
     fleet: Fleet, packer: Packer | None, uid: str, wanted: Sequence[PlacementUnit]
 ) -> Sequence[PlacementUnit]:
-    """The units with policies that heed pressure; the very same ones while no card is under any
-    that could be felt."""
+    """The units with policies that respond to pressure; the very same ones while no card is under
+    any that could be felt."""
     if not fleet.pressed or fleet.cards.pressure.max(initial=0) <= SOFT:
         return wanted
     named = packer is None or packer.has_named(uid)

@@ -1,4 +1,5 @@
-"""What can be told of an expression before it is evaluated: its syntax, variables and functions."""
+"""What can be known of an expression before it is evaluated: its syntax, variables and
+functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The shape of the built-in kinds: unknown fields are dropped and told, wrong types are refused.
+"""The shape of the built-in kinds: unknown fields are dropped and reported, wrong types are
+refused.
 
 The table `fields.txt` says which fields there are. Quantities and times are written as the server
 writes them, resources in thousandths. Not promised: fields behind feature gates that are off by

@@ -143,7 +143,7 @@ def _check_new_event(event: JsonObject) -> list[Cause]:
         "action": "action",
         "reason": "reason",
     }
-    causes = [required(told) for told, kept in fields.items() if not event.get(kept)]
+    causes = [required(field) for field, kept in fields.items() if not event.get(kept)]
     if event.get("type") not in ("Normal", "Warning"):
         causes.append(wrong("type", event.get("type", ""), "has invalid value"))
     return [*causes, *_check_event(event)]

@@ -27,7 +27,7 @@ class SchemaRules:
     """What one schema fills in, drops and refuses; metadata is the server's own business."""
 
     def __init__(self, schema: Schema) -> None:
-        properties = {k: v for k, v in schema.get("properties", {}).items() if k not in _OURS}
+        properties = {k: v for k, v in schema.get("properties", {}).items() if k not in _FIXED}
         self._schema = {**schema, "type": "object", "properties": properties}
 
     def prune(self, obj: JsonObject) -> list[str]:
@@ -49,7 +49,7 @@ class SchemaRules:
         return list(_check("", value, self._schema))
 
 
-_OURS: Final = ("metadata", "kind", "apiVersion")
+_FIXED: Final = ("metadata", "kind", "apiVersion")
 
 
 _KEYWORDS: Final[Mapping[str, tuple[type, ...]]] = {

@@ -18,7 +18,7 @@ from tessera_schema.reasons import Reason
 def new_entry(
     fleet: Fleet, grant: Grant, phase: AllocationPhase, now: float, *, init_over: bool = False
 ) -> LedgerEntry:  # fmt: skip
-    """The books' page of a pod."""
+    """The ledger's entry of a pod."""
     cost = charges(grant.shares, init_over=init_over)
     return LedgerEntry(
         grant=grant, phase=phase, charges=cost, uses=uses(fleet, grant, cost), since=now,

@@ -50,12 +50,12 @@ from tessera_schema.requests import PodRequest
 
 
 class Part(Protocol):
-    """What a policy does beside placement; several make one."""
+    """What a policy does in addition to placement; several make one."""
 
-    def before(self, world: World, wants: Floats) -> None:
+    def before(self, world: Simulation, wants: Floats) -> None:
         """A tick begins in which pods want this."""
 
-    def after(self, world: World, wants: Floats, got: Floats) -> None:
+    def after(self, world: Simulation, wants: Floats, got: Floats) -> None:
         """It has passed, and this is what they got."""
 
 
@@ -63,7 +63,7 @@ class Unreadable(Exception):
     """A job's manifest is not admitted; the message says why."""
 
 
-class World:
+class Simulation:
     """One run of one policy on one workload."""
 
     def __init__(
@@ -176,7 +176,7 @@ class World:
         return Run(number, job, pod, request, job.at_s)
 
     def _rename(self, run: Run) -> None:
-        """A moved pod is another pod to the books."""
+        """A moved pod is another pod to the ledger."""
         uid = f"{run.job.name}-{run.moves}"
         run.request = replace(run.request, name=uid, uid=uid)
         run.pod = replace(run.pod, metadata=replace(run.pod.metadata, name=uid, uid=uid))
