@@ -75,15 +75,15 @@ Json = dict[str, Any]
 
 def files() -> dict[Path, str]:
     """Every generated file and what it holds."""
-    known = registry.load()
+    known, served = registry.load(), registry.load(installed=True)
     made = {
         "base/scheduler/kube-scheduler.yaml": _text(_scheduling(known, (SCHEDULER,))),
         "base/dialects/dialects.yaml": _text(_switches(known, {})),
         "components/scheduler-aliases/kube-scheduler.yaml": _text(
-            _scheduling(known, kube_scheduler_config.profiles(known))
+            _scheduling(known, kube_scheduler_config.profiles(served))
         ),
-        "components/scheduler-aliases/names.yaml": _text(_names(known)),
-        "components/scheduler-aliases/policies.yaml": _text(_policies_of_names(known)),
+        "components/scheduler-aliases/names.yaml": _text(_names(served)),
+        "components/scheduler-aliases/policies.yaml": _text(_policies_of_names(served)),
         "base/policies/keys.yaml": _text(*_key_policies(known)),
         "base/policies/terms.yaml": _text(*terms.fencing_policy(NAMESPACE).values()),
         "base/agents/kustomization.yaml": _text(_agents(known)),
@@ -98,7 +98,7 @@ def files() -> dict[Path, str]:
 
 def component(config: Mapping[str, Json], *, aliases: bool) -> dict[str, str]:
     """The files of a component for dialects with these options. Raises BadConfiguration."""
-    known = registry.load(config)
+    known = registry.load(config, installed=True)
     names = kube_scheduler_config.profiles(known) if aliases else (SCHEDULER,)
     made = [
         {"name": f"tessera-{name}", "namespace": NAMESPACE, "behavior": "merge",

@@ -23,7 +23,7 @@ def _but_agents(warnings: list[str]) -> list[str]:
 def test_there_is_one_file_for_each_seed_and_a_mixed_one() -> None:
     assert {p.stem for p in GOOD} >= {
         "iluvatar", "volcano", "koordinator", "mthreads", "gpumanager", "aliyun",
-        "replicas", "mixed",
+        "replicas", "kai", "mixed",
     }  # fmt: skip
     assert REFUSED
 
@@ -81,4 +81,5 @@ def test_the_numbers_of_the_seeds_come_out(tessera: Tessera) -> None:
     assert shares["gpushare-two-cards"] == [(4096, 0), (4096, 0)]
     assert shares["replica-of-a-quarter"] == [(3840, 25)]
     assert shares["replica-by-selector"] == [(27306, 33.333)]
+    assert shares["gpu-eighths"] == [(5120, 0), (5120, 0)]
     assert len(shares["two-makes"]) == 3

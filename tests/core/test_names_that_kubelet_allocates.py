@@ -21,7 +21,7 @@ REGISTRY = load()
 NVIDIA = {
     "nvidia.com/gpu", "volcano.sh/vgpu-number", "volcano.sh/gpu-number", "volcano.sh/gpu-memory",
     "koordinator.sh/gpu.shared", "tencent.com/vcuda-core", "inspur.com/vcuda-core",
-    "aliyun.com/gpu-mem", "nvidia.com/gpu.shared",
+    "aliyun.com/gpu-mem", "nvidia.com/gpu.shared", "tessera.dev/gpu-fraction",
 }  # fmt: skip
 ILUVATAR = {
     "iluvatar.ai/vgpu", "iluvatar.ai/vcuda-core", "iluvatar.ai/MR-V100-vgpu",

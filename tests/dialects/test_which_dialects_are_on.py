@@ -1,5 +1,5 @@
-"""Plans serve every dialect. An installation must switch on those whose pods name no scheduler,
-since their own system may run in the same cluster."""
+"""Plans serve every dialect. An installation must name those with systems of their own that may
+run in the same cluster, since it would take their pods."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ FOLDERS = (
 DIALECTS = load().readers
 UNDECLARED = ("CUDA_DEVICE_", "CUDA_DISABLE_CONTROL", "CUDA_OVERSUBSCRIBE", "vcuda-")
 """Read by dialects, and not named by their fields."""
-ANYBODYS = frozenset({"kubernetes.io/", "/gpu", "/priority", "/webhook"})
+ANYBODYS = frozenset({"kubernetes.io/", "tessera.dev/", "/gpu", "/priority", "/webhook"})
 
 
 def declared() -> Iterator[str]:

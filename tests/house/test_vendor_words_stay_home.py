@@ -10,7 +10,7 @@ from tessera_core.registry.registry import DialectRegistry, load
 ROOT = Path(__file__).parents[2]
 REGISTRY = load()
 HOMES = ("dialects", "vendors", "readers")
-ANYBODYS = frozenset({"kubernetes", "example"})
+ANYBODYS = frozenset({"kubernetes", "example", "tessera"})
 ARCHITECTURES = ("amd64",)
 """Names of processors that have a vendor's name in them."""
 

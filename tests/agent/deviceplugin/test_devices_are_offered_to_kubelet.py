@@ -114,7 +114,7 @@ def test_amounts_are_those_of_the_cards_and_as_many_to_spare() -> None:
         "nvidia.com/gpu": 40, "volcano.sh/vgpu-number": 40, "volcano.sh/gpu-number": 4,
         "volcano.sh/gpu-memory": 64, "koordinator.sh/gpu.shared": 40,
         "tencent.com/vcuda-core": 400, "inspur.com/vcuda-core": 400, "aliyun.com/gpu-mem": 64,
-        "nvidia.com/gpu.shared": 40,
+        "nvidia.com/gpu.shared": 40, "tessera.dev/gpu-fraction": 40,
     }  # fmt: skip
 
 

@@ -83,7 +83,8 @@ def _names_us(registry: DialectRegistry, pod: Pod) -> bool:
     """Whether the pod asks by a name that a dialect owns, be it for nothing: of a pod that is too
     large to be looked at any closer."""
     names = {name for dialect in registry.dialects.values() for name in dialect.resources}
-    return any(
+    keys = {key for dialect in registry.dialects.values() for key in dialect.request_keys}
+    return not keys.isdisjoint(pod.metadata.annotations) or any(
         not names.isdisjoint(amounts)
         for container in pod.all_containers
         for amounts in (container.resources.limits, container.resources.requests)
@@ -130,7 +131,11 @@ def claims_on(registry: DialectRegistry, pod: Pod) -> dict[str, Claim]:
         for amounts in (container.resources.limits, container.resources.requests)
         for name in amounts
     }
-    speakers = [d for d in registry.dialects.values() if not named.isdisjoint(d.resources)]
+    notes = pod.metadata.annotations.keys()
+    speakers = [
+        d for d in registry.dialects.values()
+        if not named.isdisjoint(d.resources) or not d.request_keys.isdisjoint(notes)
+    ]  # fmt: skip
     claims = {d.name: d.claim(pod) for d in speakers}
     taken = {
         name: d.name

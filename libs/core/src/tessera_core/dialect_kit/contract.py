@@ -230,6 +230,10 @@ class Dialect(Struct, frozen=True, kw_only=True):
     shared_names: frozenset[str] = frozenset()
     """Resource names that belong to another dialect, and that this one takes over for pods that it
     `insists` on."""
+    request_keys: frozenset[str] = frozenset()
+    """Pod annotations by which its pods request cards without any resource name. Admission then
+    gives the containers one of `plugin_resources`, by which kube-scheduler and kubelet know them.
+    """
     plugin_resources: frozenset[str] = frozenset()
     """Resource names that a device plugin registers at kubelet, and whose amounts are all by which
     the plugin can distinguish pods: kubelet says how much of which name it allocates, and not for

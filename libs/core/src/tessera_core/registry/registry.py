@@ -40,8 +40,8 @@ class DialectRegistry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The dialects whose configuration names an order of nodes or cards, be it the default one:
     somebody wants it."""
     opt_in: frozenset[str] = frozenset()
-    """The dialects that an installation knows only where its configuration names them: their pods
-    name no scheduler, so where their own system runs too, its pods would be taken."""
+    """The dialects that an installation knows only where its configuration names them: their own
+    system may run in the same cluster, and its pods would be taken."""
 
     @cached_property
     def plain_env(self) -> dict[str, str]:
@@ -52,6 +52,11 @@ class DialectRegistry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def resources(self) -> frozenset[str]:
         """Every resource name of every dialect, on or off."""
         return frozenset(name for d in self.readers.values() for name in d.resources)
+
+    @cached_property
+    def request_keys(self) -> frozenset[str]:
+        """The same of annotations by which pods request cards."""
+        return frozenset(key for d in self.readers.values() for key in d.request_keys)
 
 
 def _siblings(package: ModuleType) -> list[ModuleType]:

@@ -101,7 +101,7 @@ class PodReader:
         self._ledger = ledger
         self._verifier = verifier
         self._migration = migration
-        self._resources = registry.resources
+        self._resources, self._request_keys = registry.resources, registry.request_keys
         self._starts = plugin_requests(registry)
         self._read: dict[str, tuple[bytes, Grant]] = {}
         """Pod's uid -> the text that it bore, as a digest, and the grant that was in it."""
@@ -208,7 +208,8 @@ class PodReader:
         )  # fmt: skip
 
     def _requests_cards(self, pod: Pod) -> bool:
-        return any(
+        by_annotation = not self._request_keys.isdisjoint(pod.metadata.annotations)
+        return by_annotation or any(
             not self._resources.isdisjoint(amounts)
             for c in pod.all_containers
             for amounts in (c.resources.limits, c.resources.requests)

@@ -25,10 +25,12 @@ _OWN = f"{GROUP}/"
 
 
 def names_us(registry: DialectRegistry) -> str:
-    """True for a pod that asks for cards in any dialect, or bears a key that only Tessera
-    writes."""
+    """True for a pod that asks for cards in any dialect, by a resource or by an annotation, or
+    bears a key that only Tessera writes."""
     resources = list_of(registry.resources)
     guarded = _guarded(registry)
+    if registry.request_keys:
+        guarded = f"k in {list_of(registry.request_keys)} || {guarded}"
     asks = (
         "has(c.resources) && ("
         f"has(c.resources.limits) && c.resources.limits.exists(k, k in {resources})"
