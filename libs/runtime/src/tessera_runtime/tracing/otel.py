@@ -24,7 +24,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace import Span as Recorded
 
-from tessera_runtime.tracing.tracing import Attribute, Span
+from tessera_runtime.tracing.span import Attribute, Span
 
 
 class RecordedSpan(Span):

@@ -25,13 +25,12 @@ from msgspec import Struct
 
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.settings import variable
+from tessera_runtime.tracing.span import Attribute, Span
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
     from tessera_runtime.tracing.otel import Recorder
-
-Attribute = str | bool | int | float
 
 _TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
 _current: ContextVar[str] = ContextVar("tessera_traceparent", default="")
@@ -77,23 +76,6 @@ class TelemetrySettings(Struct, frozen=True, kw_only=True):
         if self.traces_endpoint:
             return self.traces_endpoint
         return self.endpoint and f"{self.endpoint.rstrip('/')}/v1/traces"
-
-
-class Span:
-    """Something that goes on. This class records nothing and passes its parent on."""
-
-    def __init__(self, traceparent: str) -> None:
-        self.traceparent = traceparent
-        """What children name as their parent; empty when there is no trace."""
-
-    def set(self, **attributes: Attribute | None) -> None:
-        """Add attributes. None is left out; `__` in a name becomes a dot."""
-
-    def failed(self, why: str) -> None:
-        """Mark it as gone wrong."""
-
-    def end(self) -> None:
-        """It is over; `span` calls this."""
 
 
 class _Recorders:
