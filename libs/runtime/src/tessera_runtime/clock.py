@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The wall clock of this machine."""
 
     def time(self) -> float:
         """Unix time in seconds."""

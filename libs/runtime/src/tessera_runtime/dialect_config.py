@@ -19,7 +19,7 @@ Options = Mapping[str, Mapping[str, Any]]
 
 
 class DialectsSettings(Struct, frozen=True, kw_only=True):
-    """The dialects."""
+    """Which dialects are served, and how."""
 
     file: Path | None = None
     """A YAML or JSON file: dialect -> option -> value, `enabled: false` among them; none = the

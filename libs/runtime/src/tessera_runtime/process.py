@@ -148,14 +148,14 @@ class _Ending:
             loop.add_signal_handler(number, self._on_signal, number)
 
     def begin(self) -> None:
-        """Start the clock."""
+        """Begin to count the seconds until the process ends by force."""
         if self._timer is None:
             self._timer = threading.Timer(self._stop_s, self._force, ("not ended in time",))
             self._timer.daemon = True
             self._timer.start()
 
     def over(self) -> None:
-        """Stop the clock."""
+        """The process has ended in time."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -37,7 +37,7 @@ def variable(name: str) -> Meta:
 
 
 class _Leaf(Struct, frozen=True):
-    """One variable."""
+    """One variable, and the field that it fills."""
 
     path: tuple[str, ...]
     kind: Any

@@ -17,7 +17,7 @@ RUNNING: Final = "Running"
 
 
 class QuotaPodSummary(Struct, frozen=True, kw_only=True):
-    """One pod."""
+    """One pod; what it holds or waits for."""
 
     uid: str
     namespace: str

@@ -50,7 +50,7 @@ _status = decoder(QuotaStatus)
 
 
 class AcceleratorQuotaSummary(Struct, frozen=True, kw_only=True):
-    """One AcceleratorQuota."""
+    """One AcceleratorQuota, with what it limits."""
 
     of: Identity
     generation: int = 0
@@ -70,7 +70,7 @@ class AcceleratorQuotaSummary(Struct, frozen=True, kw_only=True):
 
 
 class QuotaReader:
-    """Reads quota objects."""
+    """Reads AcceleratorQuotas and ResourceQuotas."""
 
     def __init__(self, registry: DialectRegistry, throttle: ThrottleSettings) -> None:
         """`throttle` holds for objects that do not say."""

@@ -47,7 +47,7 @@ class PaceSettings(Struct, frozen=True, kw_only=True):
 
 
 class PlanSettings(Struct, frozen=True, kw_only=True):
-    """Plans."""
+    """What is planned, what is approved by policy, and at which pace."""
 
     on: bool = True
     """Off = nothing is proposed and nothing carried out; what has started waits."""
@@ -75,7 +75,7 @@ class PlanSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> ProposalRules:
-        """For `tessera_core.rebalance.proposals`."""
+        """The rules as `tessera_core.rebalance.proposals` takes them."""
         return ProposalRules(
             plan=PlanRules(move=self.move, budget=self.budget, worth=self.worth),
             contention=self.contention, resizes=self.resizes, gain=self.gain, kinds=self.kinds,

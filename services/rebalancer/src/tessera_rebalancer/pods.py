@@ -15,7 +15,7 @@ from tessera_schema.grants import Grant
 
 
 class GrantedPodSummary(Struct, frozen=True, kw_only=True):
-    """One bound pod."""
+    """One bound pod, and the shares of its containers."""
 
     uid: str
     node: str = ""

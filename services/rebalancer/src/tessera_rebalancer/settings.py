@@ -31,7 +31,7 @@ class HintPublisherSettings(Struct, frozen=True, kw_only=True):
 
 
 class GrantCountSettings(Struct, frozen=True, kw_only=True):
-    """Which grants count."""
+    """Which grants hints and plans count."""
 
     migration: bool = False
     """Count what HAMi, Volcano, Koordinator and GPU Manager wrote on running pods, as the scheduler

@@ -41,7 +41,7 @@ class Resync(Struct, frozen=True):
 
 
 class Bus(Protocol):
-    """The message bus."""
+    """What services publish to and read from; NATS, or its double in memory."""
 
     @property
     def connected(self) -> bool:

@@ -27,7 +27,7 @@ _PASSING: Final = frozenset({
 
 
 class JetStreamError(Struct, frozen=True):
-    """JetStream's error."""
+    """The error in an answer of JetStream."""
 
     code: int = 0
     err_code: int = 0
@@ -56,7 +56,7 @@ class StreamInfo(JetStreamResponse, frozen=True):
 
 
 class JetStreamRefused(Exception):
-    """JetStream said no."""
+    """JetStream refused a request; the message has its code and text."""
 
     def __init__(self, what: str, refusal: JetStreamError) -> None:
         super().__init__(f"{what}: {refusal.description} ({refusal.err_code})")

@@ -129,7 +129,7 @@ class Connections:
         return peer
 
     def leave(self, peer: ServerConnection) -> None:
-        """It is closed."""
+        """Forget a connection that is closed."""
         if peer in self._open:
             self.release(peer)
             del self._open[peer]

@@ -16,7 +16,6 @@ class FairQueue:
     that has come for other servers of the process."""
 
     def __init__(self) -> None:
-        """Nobody waits."""
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Callable[[], None]] = deque()
 

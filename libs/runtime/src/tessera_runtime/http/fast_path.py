@@ -44,7 +44,7 @@ for."""
 
 
 class Reply(Struct, frozen=True):
-    """An answer."""
+    """An answer: its body, status and content type."""
 
     body: bytes
     status: int = 200
@@ -57,7 +57,7 @@ Answer = Callable[[bytes], Reply | Awaitable[Reply]]
 
 
 def text_reply(text: str, status: int) -> Reply:
-    """A sentence."""
+    """A reply whose body is a sentence."""
     return Reply(text.encode(), status, "text/plain; charset=utf-8")
 
 

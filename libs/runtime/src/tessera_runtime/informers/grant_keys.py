@@ -30,7 +30,7 @@ class GrantKeySettings(Struct, frozen=True, kw_only=True):
 
 
 class KeyMap(Struct, frozen=True):
-    """The ConfigMap."""
+    """The ConfigMap of public keys: key name -> text."""
 
     data: dict[str, str] = {}
 
@@ -77,7 +77,7 @@ def _is_good(name: str, text: str) -> bool:
 
 
 def watched(namespace: str) -> ListWatch[KeyMap]:
-    """Where they are."""
+    """What to list and watch."""
     query = {"fieldSelector": f"metadata.name={SIGNING_KEYS}"}
     return ListWatch(paths.in_core(namespace, "configmaps"), decoder(KeyMap), query)
 

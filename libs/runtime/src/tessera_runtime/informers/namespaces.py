@@ -16,7 +16,7 @@ from tessera_schema.kube import ObjectMeta
 
 
 class NamespaceSummary(Struct, frozen=True):
-    """A namespace."""
+    """A namespace: its name and labels."""
 
     name: str
     labels: Mapping[str, str]
@@ -30,7 +30,7 @@ _namespace = decoder(_Namespace)
 
 
 def watched() -> ListWatch[NamespaceSummary]:
-    """Where they are."""
+    """What to list and watch."""
     return ListWatch(paths.NAMESPACES, read)
 
 

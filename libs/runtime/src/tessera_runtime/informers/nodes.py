@@ -20,7 +20,7 @@ from tessera_schema.kube import Node
 
 
 class NodeCardsSummary(Struct, frozen=True):
-    """A node's cards."""
+    """A node's cards, and the agents that publish them."""
 
     name: str
     cards: tuple[Card, ...]
@@ -44,7 +44,7 @@ class LedgerNodes:
         self._known: dict[str, tuple[Card, ...]] = {}
 
     def watched(self) -> ListWatch[NodeCardsSummary]:
-        """Where they are."""
+        """What to list and watch."""
         return ListWatch(paths.NODES, self.read)
 
     def read(self, raw: bytes) -> NodeCardsSummary:

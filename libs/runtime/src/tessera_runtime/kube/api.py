@@ -16,7 +16,7 @@ NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Verb(StrEnum):
-    """The HTTP method."""
+    """The HTTP method of a call."""
 
     GET = "GET"
     POST = "POST"
@@ -35,7 +35,7 @@ class Body(StrEnum):
 
 
 class Kube(Protocol):
-    """An API server."""
+    """Calls to a Kubernetes API server."""
 
     async def call(
         self,

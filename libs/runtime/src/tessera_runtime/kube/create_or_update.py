@@ -63,12 +63,12 @@ class ObjectLocation(Struct, frozen=True, kw_only=True):
 
 
 def secret(namespace: str, name: str) -> ObjectLocation:
-    """A Secret."""
+    """The place of a Secret."""
     return _core("secrets", "Secret", namespace, name)
 
 
 def config_map(namespace: str, name: str) -> ObjectLocation:
-    """A ConfigMap."""
+    """The place of a ConfigMap."""
     return _core("configmaps", "ConfigMap", namespace, name)
 
 

@@ -23,7 +23,7 @@ _SHOWN: Final = 8
 
 
 class KubeCredentials(Protocol):
-    """Who we are."""
+    """The credentials of this process at an API server, and where that is."""
 
     @property
     def url(self) -> str:

@@ -30,7 +30,7 @@ class LeaseMeta(Struct, frozen=True, rename="camel"):
 
 
 class LeaseObject(Struct, frozen=True, rename="camel"):
-    """A Lease."""
+    """A Lease (coordination.k8s.io/v1), as far as it is read."""
 
     metadata: LeaseMeta
     spec: LeaseSpec = LeaseSpec()

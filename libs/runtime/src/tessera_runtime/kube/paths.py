@@ -19,7 +19,7 @@ def pod(namespace: str, name: str, subresource: str = "") -> str:
 
 
 def node(name: str) -> str:
-    """A node."""
+    """The path of a node."""
     return f"{NODES}/{_quoted(name)}"
 
 

@@ -31,7 +31,7 @@ MOST_USER_BYTES: Final = 256 << 10
 
 
 class User(Struct, frozen=True):
-    """Who asks."""
+    """The user whose request is reviewed."""
 
     username: str = ""
     groups: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ KIND: Final = "PodExplanation"
 
 
 class Meta(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The pod's own."""
+    """Identity of the pod, and when it was created."""
 
     name: str
     namespace: str

@@ -18,7 +18,6 @@ class Others:
     """Collects them, to be sorted when all nodes are known."""
 
     def __init__(self) -> None:
-        """None yet."""
         self._items: list[tuple[str, Item]] = []
         self._skipped: Counter[str] = Counter()
         self._unread: Counter[tuple[str, str]] = Counter()

@@ -48,7 +48,7 @@ class _Meta(Struct, frozen=True, rename="camel"):
 
 
 class PlanRow(Struct, frozen=True):
-    """One plan."""
+    """One plan: its spec, name and status."""
 
     spec: PlanSpec
     metadata: _Meta = _Meta()

@@ -57,7 +57,7 @@ class ClusterWatch:
         self._settings = environment.settings
 
     async def run(self) -> None:
-        """Watch, until cancelled."""
+        """List and watch everything, until cancelled."""
         settings, registry = self._settings, self._registry
         profiles = frozenset(kube_scheduler_config.profiles(registry))
         reader = PodSummaryReader(

@@ -38,7 +38,7 @@ class PlanNodes:
         self._cards = nodes.LedgerNodes(registry, ledger)
 
     def watched(self) -> ListWatch[PlanNodeSummary]:
-        """Where they are."""
+        """What to list and watch."""
         return ListWatch(paths.NODES, self.read)
 
     def read(self, raw: bytes) -> PlanNodeSummary:
@@ -84,11 +84,11 @@ class DisruptionBudgets:
 
     @property
     def all(self) -> tuple[Disruption, ...]:
-        """All of them."""
+        """All budgets."""
         return tuple(self._known.values())
 
     def watched(self) -> ListWatch[Disruption]:
-        """Where they are."""
+        """What to list and watch."""
         return ListWatch(BUDGETS, self.read)
 
     def read(self, raw: bytes) -> Disruption:

@@ -49,7 +49,7 @@ _status = decoder(PlanStatus)
 
 
 class PlanObject(Struct, frozen=True, kw_only=True):
-    """One RebalancePlan."""
+    """One RebalancePlan, as read or as written last."""
 
     of: Identity
     created: float
@@ -59,7 +59,7 @@ class PlanObject(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The object's."""
+        """The object's name."""
         return self.of.name
 
     @property
@@ -87,7 +87,7 @@ def read_plan(raw: bytes) -> PlanObject:
 
 
 def watched() -> ListWatch[PlanObject]:
-    """Where they are."""
+    """What to list and watch."""
     return ListWatch(PLANS, read_plan)
 
 

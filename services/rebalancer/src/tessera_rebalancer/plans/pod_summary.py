@@ -85,7 +85,7 @@ class PlanPodSummary(Struct, frozen=True, kw_only=True):
 
     @property
     def uid(self) -> str:
-        """The pod's."""
+        """The pod's uid."""
         return self.pod.metadata.uid
 
     @property

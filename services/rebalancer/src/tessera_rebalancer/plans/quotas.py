@@ -33,7 +33,7 @@ _resource_quota: Final = decoder(ResourceQuota)
 
 
 class PlanQuotaSummary(Struct, frozen=True):
-    """One quota object."""
+    """One quota object, of either kind."""
 
     key: str
     """Namespace and name."""
