@@ -28,6 +28,7 @@ from tessera_runtime.kube.create_or_update import (
     retry_until_answered,
 )
 from tessera_scheduler.webhook import match_conditions as conditions
+from tessera_scheduler.webhook.label_selectors import label_selector
 from tessera_schema.annotation_keys import SCHEDULER
 
 NAME: Final = "tessera"
@@ -51,6 +52,11 @@ class RegistrationSettings(Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = LEFT_OUT
     """Namespaces, besides Tessera's own, whose pods are not reviewed: what the cluster needs to
     start."""
+    namespace_selector: str = ""
+    """Label selector in JSON (`{"matchLabels": {"team": "research"}}`): of new pods, only those of
+    namespaces that match are reviewed. Empty = all. Keys are guarded on every pod all the same."""
+    object_selector: str = ""
+    """The same, for the labels of the new pods themselves."""
     timeout_s: Annotated[int, Meta(ge=1, le=30)] = 5
     """Seconds that the API server waits: an answer takes milliseconds, the rest is for a replica
     that is just being replaced."""
@@ -66,6 +72,14 @@ class RegistrationSettings(Struct, frozen=True, kw_only=True):
                 f"registration.host: {self.host!r}: write a host name or an address, without a "
                 "scheme, a port or a path"
             )
+        self.selectors()
+
+    def selectors(self) -> tuple[Json, Json]:
+        """Of namespaces and of pods. Raises BadSettings."""
+        return (
+            label_selector(self.namespace_selector, "registration.namespace_selector"),
+            label_selector(self.object_selector, "registration.object_selector"),
+        )
 
     def names(self, namespace: str) -> tuple[str, ...]:
         """What the webhook's certificate must be good for."""
@@ -108,9 +122,19 @@ def configurations(
             "timeoutSeconds": terms.settings.timeout_s,
         }
 
+    def of_new_pods(wanted: Json) -> Json:
+        """With the selectors of the settings."""
+        namespaces, pods = terms.settings.selectors()
+        expressions = [
+            *wanted["namespaceSelector"]["matchExpressions"],
+            *namespaces.get("matchExpressions", ()),
+        ]
+        there = {**namespaces, "matchExpressions": expressions}
+        return {**wanted, "namespaceSelector": there, "objectSelector": pods}
+
     def open_hook(name: str, conditions: Mapping[str, str]) -> Json:
         """A webhook for pods that do not wait for its answer."""
-        wanted = hook(name, "/mutate", [_rule("CREATE", "pods")], conditions)
+        wanted = of_new_pods(hook(name, "/mutate", [_rule("CREATE", "pods")], conditions))
         patience = min(terms.settings.timeout_s, _PATIENCE_S)
         return {**wanted, "failurePolicy": "Ignore", "timeoutSeconds": patience}
 
@@ -120,13 +144,13 @@ def configurations(
     others = conditions.by_others(terms.writers)
     changes = conditions.changes_guarded_keys(registry, terms.scope.schedulers)
     mutating = [
-        {**hook("admit", "/mutate", created, asks), "reinvocationPolicy": "IfNeeded"},
+        {**of_new_pods(hook("admit", "/mutate", created, asks)), "reinvocationPolicy": "IfNeeded"},
         open_hook("others", {"is-of-others": conditions.is_of_others(registry, places)}),
     ]
     if registry.plain_env:
         mutating.append(open_hook("plain", {"asks-for-nothing": conditions.is_plain(registry)}))
     validating = [
-        hook("validate", "/validate", created, asks),
+        of_new_pods(hook("validate", "/validate", created, asks)),
         hook(
             "keys", "/validate", [_rule("UPDATE", "pods", "pods/status")],
             {"others-change-keys": conditions.both(others, changes)},
@@ -162,11 +186,20 @@ def _as_wanted(
     def change(there: Json | None) -> Json | None:
         had = {h.get("name"): h for h in (there or {}).get("webhooks") or ()}
         wanted = [_with_bundle(h, had.get(h["name"], {})) for h in webhooks]
-        if there is not None and is_in(wanted, there.get("webhooks")):
+        if (
+            there is not None
+            and is_in(wanted, there.get("webhooks"))
+            # What selects less than it should has all that is wanted, and more.
+            and _selectors(wanted) == _selectors(there["webhooks"])
+        ):
             return None
         return {**(there or place.object()), "webhooks": wanted}
 
     return change
+
+
+def _selectors(webhooks: Sequence[Json]) -> list[tuple[Any, Any]]:
+    return [(h.get("namespaceSelector"), h.get("objectSelector")) for h in webhooks]
 
 
 def _with_bundle(wanted: Json, had: Mapping[str, Any]) -> Json:
