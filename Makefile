@@ -3,7 +3,7 @@ JOBS ?= 4
 CHECKS := lint types contracts spelling names
 
 MEMBERS := $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml services/*/pyproject.toml sim/*/pyproject.toml))
-CODE := $(wildcard libs services sim tests) $(patsubst %/,%,$(sort $(dir $(wildcard benchmarks/*.py deploy/kustomize/*.py))))
+CODE := $(wildcard libs services sim tests) $(patsubst %/,%,$(sort $(dir $(wildcard benchmarks/*.py deploy/helm/*.py deploy/kustomize/*.py))))
 # What makes it says so on standard error: standard output is for the answers of commands.
 # A virtual environment does not survive a move: its stamps name the folder it was made in.
 HERE := $(shell printf %s '$(CURDIR)' | cksum | cut -d' ' -f1)
@@ -72,6 +72,7 @@ generate: $(SYNCED) ## write generated code and pages again
 		--python_out=$(PROTO) --mypy_out=quiet:$(PROTO) $(notdir $(wildcard proto/*.proto))
 	.venv/bin/python -m tessera_testing.event_docs docs
 	.venv/bin/python deploy/kustomize/generate.py
+	.venv/bin/python -m deploy.helm.generate
 	.venv/bin/python -m tests.house.reference
 
 lock: $(MADE) ## bring requirements.lock up to date (ARGS=--upgrade: with newer versions)

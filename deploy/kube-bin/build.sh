@@ -16,8 +16,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 recipe=1 # one more when programs are built otherwise, so that they are built again
 programs=(etcd kube-apiserver kube-scheduler kube-controller-manager kube-proxy kubectl kubelet kwok
     containerd containerd-shim-runc-v2 ctr
-    containerd-2.1/containerd containerd-2.1/containerd-shim-runc-v2)
-groups=(containerd containerd-2.1 etcd kubernetes kwok)
+    containerd-2.1/containerd containerd-2.1/containerd-shim-runc-v2 helm)
+groups=(containerd containerd-2.1 etcd helm kubernetes kwok)
 
 complain() {
     echo "kube-bin: $*" >&2
@@ -32,6 +32,7 @@ source_of() {
         kube-apiserver | kube-scheduler | kube-controller-manager | kube-proxy | kubectl)
             echo kubernetes "k8s.io/kubernetes/cmd/$1" 0 ;;
         kubelet) echo kubernetes k8s.io/kubernetes/cmd/kubelet 1 ;;
+        helm) echo helm helm.sh/helm/v3/cmd/helm 0 ;;
         kwok) echo kwok sigs.k8s.io/kwok/cmd/kwok 0 ;;
         containerd | containerd-shim-runc-v2 | ctr)
             echo containerd "github.com/containerd/containerd/v2/cmd/$1" 1 ;;
@@ -46,7 +47,7 @@ pinned() {
     sed -nE "s|^.*\s$2 (v[0-9.]+)( // indirect)?\$|\1|p" "$here/$1/go.mod" | head -n 1
 }
 
-# What the linker writes into a group's programs: Kubernetes and containerd do not know their
+# What the linker writes into a group's programs: Kubernetes, containerd and helm do not know their
 # version by themselves, and others decide by it what they can do.
 stamp_of() {
     local version parts at=k8s.io/component-base/version
@@ -59,6 +60,13 @@ stamp_of() {
         containerd*)
             version=$(pinned "$1" github.com/containerd/containerd/v2)
             echo "-X github.com/containerd/containerd/v2/version.Version=$version"
+            ;;
+        helm)
+            version=$(pinned helm helm.sh/helm/v3)
+            IFS=. read -ra parts <<< "$(pinned helm k8s.io/client-go)"
+            at=helm.sh/helm/v3/pkg/chartutil
+            echo "-X helm.sh/helm/v3/internal/version.version=$version"
+            echo "-X $at.k8sVersionMajor=1 -X $at.k8sVersionMinor=${parts[1]}"
             ;;
     esac
 }
