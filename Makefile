@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names checks test fuzz e2e faults demo place bench hook hook-test verify clean
+.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names checks test fuzz e2e faults demo place bench hook hook-test torch-test verify clean
 
 ##@ Try it
 
@@ -116,6 +116,10 @@ hook-test: ## test the C library, and once more as clang builds it
 	@if command -v clang >/dev/null; then $(MAKE) -C libs/hook clang; \
 		elif [ "$(CI)" = true ]; then echo 'clang is missing'; exit 1; \
 		else echo 'clang is not here: skipped'; fi
+
+torch-test: hook ## run PyTorch and others on the simulated driver (some GB, once, into a cache; ARGS="native numba")
+	$(MAKE) -C libs/hook cudart
+	python=$$(libs/hook/torch/install.sh) && $(PYTHON) libs/hook/torch/run.py $(CURDIR)/libs/hook/build $$python $(ARGS)
 
 e2e: $(SYNCED) ## a whole installation on real components, in a network of its own (root)
 	deploy/kube-bin/build.sh > /dev/null
