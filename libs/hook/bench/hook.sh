@@ -11,7 +11,7 @@ export LD_LIBRARY_PATH="$build/stub"
 bare() { "$build/bench-hook"; }
 hooked() { TESSERA_LIMITS="$dir/limits" TESSERA_USAGE="$dir/usage" LD_PRELOAD="$build/libtessera.so" "$build/bench-hook"; }
 table() {
-    awk 'BEGIN { budget["launch"] = 50; budget["alloc_free_many"] = 300; budget["meminfo"] = 200 }
+    awk 'BEGIN { budget["launch"] = 20; budget["alloc_free_many"] = 300; budget["meminfo"] = 15 }
         NR == FNR { bare[$1] += $2; n[$1]++; next }
         { hooked[$1] += $2; m[$1]++; if (!($1 in seen)) { seen[$1] = 1; order[++k] = $1 } }
         END { printf "%-16s %10s %10s %10s %8s\n", "call", "bare", "hooked", "over", "budget"
