@@ -16,7 +16,7 @@ from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.kube import EnvVar, HostPath, Pod, PodStatus, Volume, VolumeMount
 from tessera_testing.builders import a_container, a_pod
 from tests.dialects.adding import acme
-from tests.dialects.test_every_dialect import BY_EXAMPLE
+from tests.dialects.test_every_dialect import BY_EXAMPLE, pod_of
 
 REGISTRY = load(extra=[acme])
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -40,7 +40,7 @@ def mounting(pod: Pod, volume: str, path: str | None) -> Pod:
 @pytest.mark.parametrize(("dialect", "limits"), BY_EXAMPLE)
 def test_no_dialect_reads_what_is_left_out(dialect: str, limits: dict[str, Any]) -> None:
     admissions = AdmissionCache(REGISTRY)
-    pod = a_pod(a_container(limits, limits), uid="u")
+    pod = pod_of(dialect, limits)
     first = admissions.admit(pod)
     assert isinstance(first, AdmittedPod), first
     assert first.dialects == (dialect,)
