@@ -136,7 +136,7 @@ async def real_plane(folder: Path, *, quiet: bool = False) -> AsyncGenerator[Pla
 
 def all_programs(*, heard: bool = False) -> Path:
     """The folder of every program that a cluster needs; see `kube_bin`."""
-    return kube_bin(*CLUSTER_PROGRAMS, heard=heard)
+    return kube_bin(*CLUSTER_PROGRAMS, received=heard)
 
 
 def a_program(argv: Sequence[str | Path], log: Path, env: dict[str, str] | None = None) -> Program:

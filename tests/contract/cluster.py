@@ -71,11 +71,11 @@ class Cluster:
         return made
 
     async def pod(self, name: str = "p", **facts: Any) -> Json:
-        """Create a pod in the namespace; `objects.a_pod` says what can be told about it."""
+        """Create a pod in the namespace; `objects.a_pod` says what it may have."""
         return await self.make(self.pods, a_pod(name, **facts))
 
     async def node(self, name: str = "n", **capacity: str) -> str:
-        """Create a node, and tell its whole name."""
+        """Create a node, and return its whole name."""
         made = await self.make("/api/v1/nodes", a_node(f"{self.own}-{name}", **capacity))
         whole: str = made["metadata"]["name"]
         return whole
@@ -87,7 +87,7 @@ class Cluster:
         assert answer.status == 201, answer
         return (await self.admin.get(f"{self.pods}/{name}")).done
 
-    async def tell(self, pod: str, **status: Any) -> Json:
+    async def name_of(self, pod: str, **status: Any) -> Json:
         """Write a pod's status, as its node would."""
         answer = await self.admin.patch(f"{self.pods}/{pod}/status", {"status": status})
         return answer.done

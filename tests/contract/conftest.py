@@ -16,7 +16,7 @@ import pytest
 from tests.contract.cluster import Cluster, OpenCluster, Server, cluster_on
 from tests.contract.embedded import embedded_control_plane
 from tests.contract.extender import Extender, OpenScheduling, configuration, open_extender
-from tests.contract.kept import kept_open, or_skip
+from tests.contract.kept import held_open, or_skip
 from tests.contract.kubebin import KubeBinMissing
 from tests.contract.real import programs, real_control_plane
 from tests.contract.receiver import OpenAdmission, Receiver, open_receiver
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     capture = config.pluginmanager.getplugin("capturemanager")
     with suppress(KubeBinMissing), capture.global_and_fixture_disabled():
-        programs(heard=True)
+        programs(received=True)
 
 
 def _is_real(item: pytest.Item) -> bool:
@@ -51,7 +51,7 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The shared real control plane."""
     with or_skip():
         programs()
-    with kept_open(real_control_plane(tmp_path_factory.mktemp("real"))) as server:
+    with held_open(real_control_plane(tmp_path_factory.mktemp("real"))) as server:
         yield server
 
 
@@ -74,8 +74,8 @@ def open_cluster(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> O
 
 @pytest.fixture
 def scheduling(open_cluster: OpenCluster) -> OpenScheduling:
-    """A cluster with an extender, and a scheduler that is told of it and starts with the first pod
-    that is asked for: of nodes and pods that came later it could see the pods first."""
+    """A cluster with an extender, and a scheduler that is configured for it and starts with the
+    first pod that is asked for: of nodes and pods that came later it could see the pods first."""
 
     @asynccontextmanager
     async def opened(*verbs: str, patience: str = "5s") -> AsyncGenerator[tuple[Cluster, Extender]]:

@@ -37,7 +37,7 @@ class Extender:
         ]
         self.bind: Script = self._bound
         self.preempt: Script = lambda body: {"NodeNameToMetaVictims": body["NodeNameToMetaVictims"]}
-        self._news = asyncio.Condition()
+        self._changed = asyncio.Condition()
 
     @property
     def verbs(self) -> list[str]:
@@ -46,17 +46,17 @@ class Extender:
 
     async def called(self, verb: str, times: int = 1) -> Json:
         """Wait until a verb was called so often; the body of that call."""
-        async with asyncio.timeout(ANSWER_S), self._news:
-            await self._news.wait_for(lambda: self.verbs.count(verb) >= times)
+        async with asyncio.timeout(ANSWER_S), self._changed:
+            await self._changed.wait_for(lambda: self.verbs.count(verb) >= times)
             return [body for name, body in self.calls if name == verb][times - 1]
 
     async def answer(self, request: web.Request) -> web.Response:
         """Serve one call."""
         verb = request.match_info["verb"]
         body = await request.json()
-        async with self._news:
+        async with self._changed:
             self.calls.append((verb, body))
-            self._news.notify_all()
+            self._changed.notify_all()
         scripts = {
             "filter": self.filter, "prioritize": self.prioritize, "bind": self.bind,
             "preempt": self.preempt,

@@ -13,7 +13,7 @@ class KubeBinMissing(Exception):
     """Programs are not there, and cannot be had: the message says why and what would do."""
 
 
-def kube_bin(*names: str, heard: bool = False) -> Path:
+def kube_bin(*names: str, received: bool = False) -> Path:
     """The folder of the programs, which are built now if they are not there (minutes, once).
 
     Raises KubeBinMissing. What the builder says is in the error or, where `heard`, on the screen.
@@ -24,7 +24,7 @@ def kube_bin(*names: str, heard: bool = False) -> Path:
     ran = subprocess.run(
         [bash, BUILDER, *names],
         stdout=subprocess.PIPE,
-        stderr=None if heard else subprocess.PIPE,
+        stderr=None if received else subprocess.PIPE,
         text=True,
         check=False,
     )

@@ -45,13 +45,13 @@ RULES: dict[str, dict[str, list[str]]] = {
 """Group -> resource -> verbs: all that its members may do."""
 
 
-def programs(*, heard: bool = False) -> Path:
+def programs(*, received: bool = False) -> Path:
     """The folder of the programs; see `kube_bin`."""
-    return kube_bin(*PROGRAMS, heard=heard)
+    return kube_bin(*PROGRAMS, received=received)
 
 
 class Program:
-    """A process that can be started anew; its output goes into a file."""
+    """A process that can be started again; its output goes into a file."""
 
     def __init__(self, argv: Sequence[str | Path], log: Path) -> None:
         self._argv = argv

@@ -22,7 +22,7 @@ async def ask(cluster: Cluster, name: str = "p", cards: int = 1, **facts: Any) -
 
 
 async def card_node(cluster: Cluster, name: str, cards: int = 4) -> str:
-    """Create a node with cards, and tell its whole name."""
+    """Create a node with cards, and return its whole name."""
     return await cluster.node(name, **{GPU: str(cards)})
 
 
@@ -48,10 +48,10 @@ async def placed(cluster: Cluster, name: str = "p") -> str:
 async def waiting(cluster: Cluster, name: str = "p", why: str = "") -> Json:
     """The pod's condition, once it says that the pod waits, with these words in its message."""
 
-    def told(pod: Json) -> bool:
+    def reported(pod: Json) -> bool:
         return any(c["status"] == "False" and why in c.get("message", "") for c in conditions(pod))
 
-    (condition,) = conditions(await until(cluster, name, told))
+    (condition,) = conditions(await until(cluster, name, reported))
     return condition
 
 

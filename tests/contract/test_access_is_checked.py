@@ -108,7 +108,7 @@ async def allowed(cluster: Cluster, user: str, verb: str, groups: list[str] | No
     return status
 
 
-async def test_the_server_is_asked_what_somebody_may_do(open_cluster: OpenCluster) -> None:
+async def test_the_server_answers_what_somebody_may_do(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster:
         readers = ["contract:readers"]
         answers = [
@@ -120,7 +120,7 @@ async def test_the_server_is_asked_what_somebody_may_do(open_cluster: OpenCluste
     assert answers == [True, False, False, True]
 
 
-async def test_only_who_may_ask_is_answered(open_cluster: OpenCluster) -> None:
+async def test_only_who_may_request_is_answered(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster:
         answer = await cluster.user("nobody").post(REVIEW, {"spec": {"token": "x"}})
     answer.refused(403, "Forbidden")

@@ -144,7 +144,7 @@ async def test_validation_changes_nothing(admission: OpenAdmission) -> None:
 
 
 @pytest.mark.parametrize(("policy", "calls"), [("IfNeeded", 2), ("Never", 1)])
-async def test_a_webhook_is_asked_again_when_a_later_one_changed_the_pod(
+async def test_a_webhook_is_called_again_when_a_later_one_changed_the_pod(
     admission: OpenAdmission, policy: str, calls: int
 ) -> None:
     async with admission() as (cluster, receiver):
@@ -163,7 +163,7 @@ async def test_a_webhook_is_asked_again_when_a_later_one_changed_the_pod(
     assert len(receiver.asked("second")) == 1
 
 
-async def test_a_webhook_is_not_asked_again_when_nobody_changed_anything_after_it(
+async def test_a_webhook_is_not_called_again_when_nobody_changed_anything_after_it(
     admission: OpenAdmission,
 ) -> None:
     async with admission() as (cluster, receiver):

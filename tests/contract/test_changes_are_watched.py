@@ -10,8 +10,8 @@ from tests.contract.objects import a_config_map
 
 
 def version(item: Json) -> str:
-    told: str = item["metadata"]["resourceVersion"]
-    return told
+    reported: str = item["metadata"]["resourceVersion"]
+    return reported
 
 
 async def newest(cluster: Cluster, path: str) -> str:
@@ -23,7 +23,7 @@ async def test_changes_come_in_the_order_in_which_they_were_made(open_cluster: O
         since = await newest(cluster, cluster.pods)
         async with cluster.admin.watch(cluster.pods, resourceVersion=since) as watch:
             made = await cluster.pod("p")
-            changed = await cluster.tell("p", phase="Running")
+            changed = await cluster.name_of("p", phase="Running")
             await cluster.pod("q")
             await cluster.admin.delete(f"{cluster.pods}/p", gracePeriodSeconds="0")
             events = [await watch.next() for _ in range(5)]
@@ -68,7 +68,7 @@ async def test_a_watch_without_a_version_starts_with_what_there_is(
         await cluster.pod("q")
         async with cluster.admin.watch(cluster.pods) as watch:
             there = await watch.take(2)
-            await cluster.tell("p", phase="Running")
+            await cluster.name_of("p", phase="Running")
             assert await watch.take(1) == [("MODIFIED", "p")]
     assert sorted(there) == [("ADDED", "p"), ("ADDED", "q")]
 
@@ -163,7 +163,7 @@ async def test_a_timed_watch_is_sent_a_bookmark_before_it_ends(open_cluster: Ope
     assert int(version(item)) >= int(version(made))
 
 
-async def test_without_being_asked_for_there_are_no_bookmarks(open_cluster: OpenCluster) -> None:
+async def test_without_being_requested_there_are_no_bookmarks(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster:
         since = await newest(cluster, cluster.pods)
         async with cluster.admin.watch(
@@ -183,7 +183,7 @@ async def test_a_watch_ends_when_its_time_is_over(open_cluster: OpenCluster) -> 
 async def test_a_forgotten_version_is_gone(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster:
         made = await cluster.pod("p")
-        await cluster.tell("p", phase="Running")
+        await cluster.name_of("p", phase="Running")
         await cluster.server.forget_history()
         async with cluster.admin.watch(cluster.pods, resourceVersion=version(made)) as watch:
             kind, status = await watch.next()
@@ -252,13 +252,13 @@ async def test_a_watch_is_cut_when_the_server_stops_and_loses_nothing_unsaid(
     async with open_cluster() as cluster:
         made = await cluster.pod("p")
         async with cluster.admin.watch(cluster.pods, resourceVersion=version(made)) as watch:
-            changed = await cluster.tell("p", phase="Running")
+            changed = await cluster.name_of("p", phase="Running")
             async with asyncio.TaskGroup() as group:
                 group.create_task(cluster.server.restart(), name="restart")
                 await watch.cut()
         again = (await cluster.admin.get(f"{cluster.pods}/p")).done
         assert again == changed
-        later = await cluster.tell("p", phase="Succeeded")
+        later = await cluster.name_of("p", phase="Succeeded")
         async with cluster.admin.watch(cluster.pods, resourceVersion=version(changed)) as watch:
             kind, item = await watch.next()
     assert (kind, item) == ("MODIFIED", later) or (kind, item["code"]) == ("ERROR", 410)

@@ -138,7 +138,7 @@ async def test_all_conditions_must_hold(admission: OpenAdmission) -> None:
 
 
 @pytest.mark.parametrize(("policy", "status"), [("Fail", 403), ("Ignore", 201)])
-async def test_a_condition_that_cannot_be_told_is_as_good_as_a_failure(
+async def test_a_condition_that_cannot_be_known_is_as_good_as_a_failure(
     admission: OpenAdmission, policy: str, status: int
 ) -> None:
     async with admission() as (cluster, receiver):
@@ -152,7 +152,7 @@ async def test_a_condition_that_cannot_be_told_is_as_good_as_a_failure(
         assert "no such key" in answer.refused(403, "Forbidden")
 
 
-async def test_a_condition_that_is_false_outweighs_one_that_cannot_be_told(
+async def test_a_condition_that_is_false_outweighs_one_that_cannot_be_known(
     admission: OpenAdmission,
 ) -> None:
     async with admission() as (cluster, receiver):
@@ -171,7 +171,7 @@ async def test_a_condition_that_is_false_outweighs_one_that_cannot_be_told(
         ('[1, 2].all(x, x == 1 && object.metadata.annotations["k"] == "v")', False),
     ],
 )
-async def test_the_other_side_can_decide_for_a_side_that_cannot_be_told(
+async def test_the_other_side_can_decide_for_a_side_that_cannot_be_known(
     admission: OpenAdmission,
     expression: str,
     called: bool,  # noqa: FBT001  (a table's column)
@@ -183,7 +183,7 @@ async def test_the_other_side_can_decide_for_a_side_that_cannot_be_told(
     assert (answer.status, len(receiver.asked())) == (201, int(called))
 
 
-async def test_a_webhook_that_is_down_holds_up_only_whom_its_conditions_choose(
+async def test_a_webhook_that_is_down_holds_up_only_what_its_conditions_choose(
     admission: OpenAdmission,
 ) -> None:
     async with admission() as (cluster, receiver):
@@ -205,7 +205,7 @@ CHANGED = (
 )
 
 
-async def test_changes_of_chosen_keys_are_asked_about(admission: OpenAdmission) -> None:
+async def test_changes_of_chosen_keys_are_reviewed(admission: OpenAdmission) -> None:
     async with admission() as (cluster, receiver):
         hook = receiver.hook(cluster, rules=[UPDATES], matchConditions=conditions(CHANGED))
         await receiver.register(cluster, hook, kind="Validating")
@@ -221,7 +221,7 @@ async def test_changes_of_chosen_keys_are_asked_about(admission: OpenAdmission) 
             # A write that is tried again, because what it was made from was old, asks again.
             calls.append(len(receiver.asked()) > before)
         before = len(receiver.asked())
-        await cluster.tell("p", phase="Running")
+        await cluster.name_of("p", phase="Running")
     assert calls == [False, True, False, True, True, True, False]
     assert len(receiver.asked()) == before
 

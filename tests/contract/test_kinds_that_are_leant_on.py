@@ -1,4 +1,4 @@
-"""Kinds beside pods: what is stored, and what of it the server minds."""
+"""Kinds other than pods: what is stored, and what of it the server minds."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ async def test_a_lease_is_renewed_by_its_newest_version(open_cluster: OpenCluste
         path = cluster.path("leases", LEASES)
         made = await cluster.make(path, a_lease("a"))
         mine = a_lease("a", renewTime="2026-01-01T00:00:05.123456Z")
-        theirs = a_lease("b", leaseTransitions=1)
-        for body in (mine, theirs):
+        others = a_lease("b", leaseTransitions=1)
+        for body in (mine, others):
             body["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"]
         renewed = (await cluster.admin.put(f"{path}/l", mine)).done
-        taken = await cluster.admin.put(f"{path}/l", theirs)
+        taken = await cluster.admin.put(f"{path}/l", others)
         again = await cluster.admin.post(path, a_lease("b"))
     assert renewed["spec"] == mine["spec"]
     taken.refused(409, "Conflict")
@@ -76,7 +76,7 @@ async def test_leases_are_watched(open_cluster: OpenCluster) -> None:
     )  # fmt: skip
 
 
-async def test_an_event_of_either_group_is_seen_in_both(open_cluster: OpenCluster) -> None:
+async def test_an_event_of_either_group_is_observed_in_both(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster:
         regarding = {"kind": "Pod", "namespace": cluster.own, "name": "p", "uid": "u"}
         new: Json = {
@@ -159,14 +159,14 @@ async def test_nothing_is_created_in_a_namespace_that_is_going(open_cluster: Ope
         going = f"/api/v1/namespaces/{cluster.own}-going"
         held: Json = {"metadata": {"name": "p", "finalizers": ["a.dev/x"]}}
         await cluster.make(f"{going}/configmaps", held)
-        told = (await cluster.admin.delete(going)).done
+        reported = (await cluster.admin.delete(going)).done
         answer = await cluster.admin.post(f"{going}/configmaps", {"metadata": {"name": "c"}})
         await cluster.admin.patch(f"{going}/configmaps/p", {"metadata": {"finalizers": None}})
-    assert (told["kind"], told["status"]["phase"]) == ("Namespace", "Terminating")
+    assert (reported["kind"], reported["status"]["phase"]) == ("Namespace", "Terminating")
     assert "because it is being terminated" in answer.refused(403, "Forbidden")
 
 
-async def test_a_secret_is_kept_in_base64(open_cluster: OpenCluster) -> None:
+async def test_a_secret_is_stored_in_base64(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster:
         path = cluster.path("secrets")
         key = base64.b64encode(bytes(range(256))).decode()
@@ -247,10 +247,10 @@ async def test_quota_is_stored_as_it_is_written(open_cluster: OpenCluster, hard:
         made = await cluster.make(cluster.path("resourcequotas"), body)
         used = {"hard": made["spec"]["hard"], "used": dict.fromkeys(hard, "1")}
         path = cluster.path("resourcequotas", name="q")
-        told = (await cluster.admin.patch(f"{path}/status", {"status": used})).done
+        reported = (await cluster.admin.patch(f"{path}/status", {"status": used})).done
         await cluster.admin.delete(path)
     assert made["spec"]["hard"] == {key: str(value) for key, value in hard.items()}
-    assert told["status"] == used
+    assert reported["status"] == used
 
 
 async def test_a_quota_that_is_no_amount_is_refused(open_cluster: OpenCluster) -> None:

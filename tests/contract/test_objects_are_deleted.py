@@ -41,11 +41,11 @@ async def test_a_waiting_pod_goes_at_once(open_cluster: OpenCluster) -> None:
 async def test_a_pod_on_a_node_is_given_its_time(open_cluster: OpenCluster, phase: str) -> None:
     async with open_cluster() as cluster:
         await cluster.bound("p", terminationGracePeriodSeconds=7)
-        await cluster.tell("p", phase=phase)
+        await cluster.name_of("p", phase=phase)
         answer, events = await events_of_deleting(cluster)
-        told = (await cluster.admin.get(f"{cluster.pods}/p")).done
-    assert answer.done["metadata"]["deletionTimestamp"] == told["metadata"]["deletionTimestamp"]
-    assert (events, told["status"]["phase"]) == ([("MODIFIED", 7)], phase)
+        reported = (await cluster.admin.get(f"{cluster.pods}/p")).done
+    assert answer.done["metadata"]["deletionTimestamp"] == reported["metadata"]["deletionTimestamp"]
+    assert (events, reported["status"]["phase"]) == ([("MODIFIED", 7)], phase)
 
 
 async def test_its_node_ends_it_with_no_time_left(open_cluster: OpenCluster) -> None:
@@ -64,7 +64,7 @@ async def test_its_node_ends_it_with_no_time_left(open_cluster: OpenCluster) -> 
 async def test_a_pod_that_has_ended_goes_at_once(open_cluster: OpenCluster, phase: str) -> None:
     async with open_cluster() as cluster:
         await cluster.bound("p")
-        await cluster.tell("p", phase=phase)
+        await cluster.name_of("p", phase=phase)
         _, events = await events_of_deleting(cluster)
     assert events == [("MODIFIED", 0), ("DELETED", 0)]
 
@@ -79,21 +79,21 @@ async def test_a_pod_is_deleted_by_force(open_cluster: OpenCluster) -> None:
 async def test_the_time_that_is_left_only_gets_shorter(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster:
         await cluster.bound("p")
-        told = []
+        reported = []
         for seconds in ("10", "60", "5"):
             answer = await cluster.admin.delete(f"{cluster.pods}/p", gracePeriodSeconds=seconds)
-            told.append(answer.done["metadata"]["deletionGracePeriodSeconds"])
-    assert told == [10, 10, 5]
+            reported.append(answer.done["metadata"]["deletionGracePeriodSeconds"])
+    assert reported == [10, 10, 5]
 
 
 async def test_a_terminating_pod_can_still_be_changed(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster:
         await cluster.bound("p")
         await cluster.admin.delete(f"{cluster.pods}/p")
-        told = await cluster.tell("p", phase="Succeeded")
+        reported = await cluster.name_of("p", phase="Succeeded")
         path = f"{cluster.pods}/p"
         noted = (await cluster.admin.patch(path, {"metadata": {"annotations": {"k": "v"}}})).done
-    assert told["metadata"]["deletionTimestamp"] == noted["metadata"]["deletionTimestamp"]
+    assert reported["metadata"]["deletionTimestamp"] == noted["metadata"]["deletionTimestamp"]
     assert (noted["status"]["phase"], noted["metadata"]["annotations"]) == ("Succeeded", {"k": "v"})
 
 

@@ -41,8 +41,8 @@ async def test_a_list_of_all_namespaces_holds_the_namespace(open_cluster: OpenCl
     async with open_cluster() as cluster:
         await cluster.pod("p")
         body = (await cluster.admin.get("/api/v1/pods")).done
-        theirs = {(i["metadata"]["namespace"], i["metadata"]["name"]) for i in body["items"]}
-        assert (cluster.own, "p") in theirs
+        others = {(i["metadata"]["namespace"], i["metadata"]["name"]) for i in body["items"]}
+        assert (cluster.own, "p") in others
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ async def test_pods_are_chosen_by_field(
         await cluster.bound("bound", "n1")
         await cluster.pod("waiting")
         await cluster.pod("done", schedulerName="other")
-        await cluster.tell("done", phase="Succeeded")
+        await cluster.name_of("done", phase="Succeeded")
         body = (await cluster.admin.get(cluster.pods, fieldSelector=selector)).done
     assert names(body) == chosen
 
@@ -177,7 +177,7 @@ async def test_a_continue_that_is_none_is_refused(open_cluster: OpenCluster) -> 
     assert "continue key is not valid" in answer.refused(400, "BadRequest")
 
 
-async def test_a_list_is_no_older_than_the_version_asked_for(open_cluster: OpenCluster) -> None:
+async def test_a_list_is_no_older_than_the_version_requested(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster:
         made = await cluster.pod("p")
         version = made["metadata"]["resourceVersion"]

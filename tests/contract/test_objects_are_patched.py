@@ -39,10 +39,10 @@ async def test_a_strategic_patch_merges_conditions_by_type(open_cluster: OpenClu
         for kind, status in (("Ready", "False"), ("Mine", "True"), ("Ready", "True")):
             patch: Json = {"status": {"conditions": [{"type": kind, "status": status}]}}
             changed = (await cluster.admin.patch(path, patch, STRATEGIC)).done
-        told = {c["type"]: c["status"] for c in changed["status"]["conditions"]}
+        reported = {c["type"]: c["status"] for c in changed["status"]["conditions"]}
         patch = {"status": {"conditions": [{"type": "Mine", "$patch": "delete"}]}}
         fewer = (await cluster.admin.patch(path, patch, STRATEGIC)).done
-    assert told == {"Ready": "True", "Mine": "True"}
+    assert reported == {"Ready": "True", "Mine": "True"}
     assert [c["type"] for c in fewer["status"]["conditions"]] == ["Ready"]
 
 

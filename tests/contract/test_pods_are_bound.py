@@ -81,7 +81,7 @@ async def test_a_changed_pod_is_not_bound_at_its_old_version(open_cluster: OpenC
     async with open_cluster() as cluster:
         made = await cluster.pod("p")
         version = made["metadata"]["resourceVersion"]
-        changed = await cluster.tell("p", message="changed")
+        changed = await cluster.name_of("p", message="changed")
         stale = await bind(cluster, resourceVersion=version, annotations={"k": "v"})
         unbound = await read(cluster)
         uid = made["metadata"]["uid"]
@@ -144,7 +144,7 @@ async def test_a_condition_that_was_false_is_turned(open_cluster: OpenCluster) -
     async with open_cluster() as cluster:
         await cluster.pod("p")
         waiting = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-        await cluster.tell("p", conditions=[{**waiting, "message": "no room"}])
+        await cluster.name_of("p", conditions=[{**waiting, "message": "no room"}])
         await bind(cluster)
         pod = await read(cluster)
     (condition,) = pod["status"]["conditions"]

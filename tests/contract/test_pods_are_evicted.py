@@ -35,7 +35,7 @@ async def a_budget(cluster: Cluster, allowed: int) -> None:
 
 async def a_ready_pod(cluster: Cluster, name: str = "p") -> None:
     await cluster.bound(name, labels={"app": "a"})
-    await cluster.tell(name, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+    await cluster.name_of(name, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
 
 
 async def test_an_evicted_pod_is_deleted_with_its_time(open_cluster: OpenCluster) -> None:

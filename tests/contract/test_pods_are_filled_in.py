@@ -140,7 +140,7 @@ async def test_requests_do_not_fill_in_limits(open_cluster: OpenCluster) -> None
         ({"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}, "must be less than or equal to cpu"),
     ],
 )
-async def test_extended_resources_are_whole_and_asked_for_exactly(
+async def test_extended_resources_are_whole_and_requested_exactly(
     open_cluster: OpenCluster, wanted: Json, why: str
 ) -> None:
     async with open_cluster() as cluster:
@@ -176,7 +176,7 @@ async def test_resource_names_of_every_system_are_taken(open_cluster: OpenCluste
     assert resources(made)["limits"].keys() == limits.keys()
 
 
-async def test_a_pods_class_follows_from_what_it_asks_for(open_cluster: OpenCluster) -> None:
+async def test_a_pods_class_follows_from_what_it_requests(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster:
         classes = {
             name: (await cluster.pod(name, limits=limits))["status"]["qosClass"]

@@ -15,7 +15,7 @@ GROUP = "/apis/admissionregistration.k8s.io/v1"
 LEASES = "apis/coordination.k8s.io/v1"
 TERM = "a.dev/term"
 SAYS = f'has(object.metadata.annotations) && "{TERM}" in object.metadata.annotations'
-HEARD_S = 60.0
+SETTLED_S = 60.0
 
 
 async def a_lease(cluster: Cluster, term: int) -> None:
@@ -64,8 +64,8 @@ async def tried(cluster: Cluster, pod: str, **notes: str) -> Answer:
 
 
 async def until_refused(cluster: Cluster, pod: str, term: str) -> Answer:
-    """Policies and parameters are heard of by watches."""
-    async with asyncio.timeout(HEARD_S):
+    """Policies and parameters arrive by watches."""
+    async with asyncio.timeout(SETTLED_S):
         while (answer := await tried(cluster, pod, **{TERM: term})).status in (201, 404):
             await asyncio.sleep(0.1)
     return answer
@@ -77,7 +77,7 @@ def denied(cluster: Cluster, pod: str, why: str) -> str:
     return f'pods "{pod}" is forbidden: {policy} denied request: {why}'
 
 
-async def test_a_binding_is_held_against_the_parameter(open_cluster: OpenCluster) -> None:
+async def test_a_binding_is_taken_against_the_parameter(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster:
         await a_lease(cluster, 7)
         await cluster.pod()
@@ -100,7 +100,7 @@ async def test_a_parameter_that_changes_counts(open_cluster: OpenCluster) -> Non
         assert (await tried(cluster, "p", **{TERM: "2"})).status == 201
 
 
-async def test_a_policy_is_asked_before_the_pod_is_looked_for(open_cluster: OpenCluster) -> None:
+async def test_a_policy_is_evaluated_before_the_pod_is_searched(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster:
         await a_lease(cluster, 1)
         await cluster.pod()
@@ -136,7 +136,7 @@ async def test_all_passes_without_a_parameter_that_is_not_needed(
         await guarded(cluster, absent="Allow")
         await until_refused(cluster, "p", "2")
         await cluster.admin.delete(cluster.path("leases", LEASES, "lease"))
-        async with asyncio.timeout(HEARD_S):
+        async with asyncio.timeout(SETTLED_S):
             while (await tried(cluster, "p", **{TERM: "2"})).status != 201:
                 await asyncio.sleep(0.1)
 

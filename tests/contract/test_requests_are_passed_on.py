@@ -1,4 +1,4 @@
-"""Aggregated APIs: an extension server is told who asks, and asked for those alone who may."""
+"""Aggregated APIs: an extension server learns who calls, and is called for users alone who may."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AUTHENTICATION = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-
 
 
 class Extension:
-    """A server that says what it was told."""
+    """A server that answers with what it was sent."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -96,21 +96,21 @@ async def until(cluster: Cluster, path: str, status: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_the_extension_server_is_told_who_asks(
+async def test_the_extension_server_learns_who_calls(
     open_cluster: OpenCluster, tmp_path: Path
 ) -> None:
     async with open_cluster() as cluster, extended(cluster, tmp_path) as group:
         path = f"/apis/{group}/v1/namespaces/{cluster.own}/notes/n"
-        told = (await cluster.admin.get(path, cards="true")).done
+        reported = (await cluster.admin.get(path, cards="true")).done
         allowed = json.loads((await cluster.admin.get(AUTHENTICATION)).done["data"][
             "requestheader-allowed-names"
         ])  # fmt: skip
-    assert "system:masters" in told["groups"]
-    assert "system:authenticated" in told["groups"]
-    assert told["user"]
-    assert told["token"] == ""
-    assert told["shown"] in allowed
-    assert (told["query"], told["path"]) == ({"cards": "true"}, path)
+    assert "system:masters" in reported["groups"]
+    assert "system:authenticated" in reported["groups"]
+    assert reported["user"]
+    assert reported["token"] == ""
+    assert reported["shown"] in allowed
+    assert (reported["query"], reported["path"]) == ({"cards": "true"}, path)
 
 
 async def test_who_may_not_is_not_passed_on(open_cluster: OpenCluster, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pods that wait, and whom the scheduler does not wake. The embedded scheduler wakes them all."""
+"""Pods that wait, and which the scheduler does not wake. The embedded scheduler wakes them all."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.contract.scheduling import ask, card_node, placed, waiting
 KINDS = ("real",)
 
 
-async def test_a_node_without_an_ignored_resource_wakes_no_pod_that_asks_for_it(
+async def test_a_node_without_an_ignored_resource_wakes_no_pod_that_requests_it(
     scheduling: OpenScheduling,
 ) -> None:
-    """The scheduler ignores such a name when it places a pod, and not when it decides whom to wake:
-    a node wakes a pod that fitted nowhere only if it has every name that the pod asks for."""
+    """The scheduler ignores such a name when it places a pod, and not when it decides which pods to
+    wake: a node wakes a pod that fitted nowhere only if it has every name that the pod asks for."""
     async with scheduling() as (cluster, extender):
         await cluster.node("cardless")
         await ask(cluster)

@@ -11,7 +11,7 @@ from tests.contract.extender import OpenScheduling, configuration, open_extender
 from tests.contract.scheduling import ask, card_node, placed, waiting
 
 
-async def test_our_error_is_told_and_tried_again(scheduling: OpenScheduling) -> None:
+async def test_our_error_is_reported_and_tried_again(scheduling: OpenScheduling) -> None:
     async with scheduling() as (cluster, extender):
         await card_node(cluster, "n")
         extender.filter = lambda _: {"Error": "the books are not open yet"}
@@ -25,7 +25,7 @@ async def test_our_error_is_told_and_tried_again(scheduling: OpenScheduling) -> 
     )  # fmt: skip
 
 
-async def test_our_failure_is_told_and_tried_again(scheduling: OpenScheduling) -> None:
+async def test_our_failure_is_reported_and_tried_again(scheduling: OpenScheduling) -> None:
     async with scheduling() as (cluster, extender):
         await card_node(cluster, "n")
         extender.filter = lambda _: 503
@@ -37,7 +37,7 @@ async def test_our_failure_is_told_and_tried_again(scheduling: OpenScheduling) -
     assert f"extender at URL {extender.url}/filter, code 503" in condition["message"]
 
 
-async def test_our_silence_is_told_and_tried_again(scheduling: OpenScheduling) -> None:
+async def test_our_silence_is_reported_and_tried_again(scheduling: OpenScheduling) -> None:
     async with scheduling(patience="500ms") as (cluster, extender):
         await card_node(cluster, "n")
         never = asyncio.Event()
@@ -61,7 +61,7 @@ async def test_a_node_that_was_not_offered_is_not_taken(scheduling: OpenScheduli
     assert "bind" not in extender.verbs
 
 
-async def test_while_we_are_down_pods_of_ours_wait_and_others_do_not(
+async def test_while_we_are_down_pods_of_the_extender_wait_and_others_do_not(
     open_cluster: OpenCluster,
 ) -> None:
     with reserved_ports(1) as (port,):
@@ -93,7 +93,7 @@ async def test_a_pod_that_we_could_not_bind_comes_again(scheduling: OpenScheduli
     assert extender.verbs[:3] == ["filter", "bind", "filter"]
 
 
-async def test_a_pod_that_was_bound_though_we_said_no_is_not_asked_about_again(
+async def test_a_pod_that_was_bound_though_we_said_no_is_not_queried_again(
     scheduling: OpenScheduling,
 ) -> None:
     async with scheduling() as (cluster, extender):

@@ -30,7 +30,7 @@ async def test_a_pod_is_filtered_then_bound(scheduling: OpenScheduling) -> None:
     }  # fmt: skip
 
 
-async def test_scores_are_asked_for_when_a_choice_is_left(scheduling: OpenScheduling) -> None:
+async def test_scores_are_requested_when_a_choice_is_left(scheduling: OpenScheduling) -> None:
     async with scheduling("filter", "prioritize", "bind") as (cluster, extender):
         nodes = {await card_node(cluster, f"n{i}") for i in range(3)}
         chosen = max(nodes)
@@ -47,7 +47,7 @@ async def test_scores_are_asked_for_when_a_choice_is_left(scheduling: OpenSchedu
     assert (asked["Nodes"], set(asked["NodeNames"])) == (None, nodes)
 
 
-async def test_scores_are_not_asked_for_when_one_node_is_left(scheduling: OpenScheduling) -> None:
+async def test_scores_are_not_requested_when_one_node_is_left(scheduling: OpenScheduling) -> None:
     async with scheduling("filter", "prioritize", "bind") as (cluster, extender):
         for i in range(3):
             await card_node(cluster, f"n{i}")
@@ -56,7 +56,7 @@ async def test_scores_are_not_asked_for_when_one_node_is_left(scheduling: OpenSc
     assert extender.verbs == ["filter", "bind"]
 
 
-async def test_a_pod_that_asks_for_nothing_of_ours_is_placed_without_us(
+async def test_a_pod_that_requests_nothing_of_the_extender_is_placed_without_us(
     scheduling: OpenScheduling,
 ) -> None:
     async with scheduling() as (cluster, extender):
@@ -75,7 +75,7 @@ async def test_an_ignored_resource_alone_brings_a_pod_to_us(scheduling: OpenSche
     assert set(asked["NodeNames"]) == nodes
 
 
-async def test_an_init_containers_ask_brings_a_pod_to_us(scheduling: OpenScheduling) -> None:
+async def test_an_init_containers_request_brings_a_pod_to_us(scheduling: OpenScheduling) -> None:
     async with scheduling() as (cluster, extender):
         node = await card_node(cluster, "n1")
         await cluster.node("n2")
@@ -127,7 +127,9 @@ async def test_a_node_selector_chooses_before_us(scheduling: OpenScheduling) -> 
     assert asked["NodeNames"] == [f"{cluster.own}-n2"]
 
 
-async def test_where_no_node_can_take_the_pod_we_are_not_asked(scheduling: OpenScheduling) -> None:
+async def test_where_no_node_can_take_the_pod_the_extender_is_not_called(
+    scheduling: OpenScheduling,
+) -> None:
     async with scheduling() as (cluster, extender):
         await card_node(cluster, "n", cards=1)
         await ask(cluster, cards=2)
@@ -174,7 +176,7 @@ async def test_nodes_that_we_leave_out_need_no_reason(scheduling: OpenScheduling
     assert "0/2 nodes are available" in condition["message"]
 
 
-async def test_events_tell_of_failure_and_success(scheduling: OpenScheduling) -> None:
+async def test_events_report_failure_and_success(scheduling: OpenScheduling) -> None:
     async with scheduling() as (cluster, extender):
         node = await card_node(cluster, "n")
         extender.filter = lambda _: {"FailedNodes": {node: "CardBusy"}}
@@ -183,7 +185,7 @@ async def test_events_tell_of_failure_and_success(scheduling: OpenScheduling) ->
         extender.filter = lambda body: {"NodeNames": body["NodeNames"]}
         await touch(cluster, node)
         await placed(cluster)
-        events = await told(cluster, {"FailedScheduling", "Scheduled"})
+        events = await reported(cluster, {"FailedScheduling", "Scheduled"})
     assert (events["FailedScheduling"]["type"], events["Scheduled"]["type"]) == (
         "Warning", "Normal",
     )  # fmt: skip
@@ -193,7 +195,7 @@ async def test_events_tell_of_failure_and_success(scheduling: OpenScheduling) ->
     assert events["Scheduled"]["regarding"]["name"] == "p"
 
 
-async def told(cluster: Cluster, reasons: set[str]) -> dict[str, Json]:
+async def reported(cluster: Cluster, reasons: set[str]) -> dict[str, Json]:
     """The events of the namespace by reason, once all of those are there."""
     async with asyncio.timeout(ANSWER_S):
         while True:

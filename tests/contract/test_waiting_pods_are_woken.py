@@ -58,7 +58,7 @@ async def test_capacity_wakes_a_pod_that_fitted_nowhere(scheduling: OpenScheduli
         assert await placed(cluster) == node
 
 
-async def test_a_deleted_pod_is_not_asked_about_again(scheduling: OpenScheduling) -> None:
+async def test_a_deleted_pod_is_not_queried_again(scheduling: OpenScheduling) -> None:
     async with scheduling() as (cluster, extender):
         node = await card_node(cluster, "n")
         extender.filter = lambda _: {"FailedNodes": {node: "CardBusy"}}
@@ -90,7 +90,7 @@ async def test_pods_that_waited_before_the_scheduler_came_are_placed(
     assert sorted(extender.verbs) == ["bind"] * 3 + ["filter"] * 3
 
 
-async def test_a_gated_pod_is_not_asked_about(scheduling: OpenScheduling) -> None:
+async def test_a_gated_pod_is_not_queried(scheduling: OpenScheduling) -> None:
     async with scheduling() as (cluster, extender):
         node = await card_node(cluster, "n")
         await ask(cluster, "gated", schedulingGates=[{"name": "a.dev/wait"}])

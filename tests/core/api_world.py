@@ -57,7 +57,7 @@ class World:
     answers: dict[str, bool] = field(default_factory=dict)
     renamed: set[str] = field(default_factory=set)
     away: set[str] = field(default_factory=set)
-    sick: set[Place] = field(default_factory=set)
+    unhealthy: set[Place] = field(default_factory=set)
 
     def start(self) -> None:
         """A new scheduler process: it knows nothing and lists everything."""
@@ -78,7 +78,10 @@ class World:
             return
         self.ledger.put_node(
             node.name,
-            [replace(c, healthy=(node.name, c.vendor, c.index) not in self.sick) for c in cards],
+            [
+                replace(c, healthy=(node.name, c.vendor, c.index) not in self.unhealthy)
+                for c in cards
+            ],
         )
 
     def create(self, pod: Pod) -> str | None:
@@ -136,7 +139,7 @@ class World:
         self.events.append(stored.seen())
 
     def relist(self) -> None:
-        """List and watch anew: whatever was under way in the stream is part of the list."""
+        """List and watch again: whatever was under way in the stream is part of the list."""
         self.now += 1
         self.events.clear()
         self.ledger.relist([s.seen() for s in self.pods.values()], started=self.now, now=self.now)

@@ -12,17 +12,17 @@ from tessera_core.fleet.fleet import Fleet
 from tessera_schema.grants import encode_grant
 from tessera_schema.quotas import Limit
 from tests.core.api_world import World
-from tests.core.reference import DIMENSIONS, Amounts, Shown, overfull, sums
+from tests.core.reference import DIMENSIONS, Amounts, ObservedPod, overfull, sums
 
 
 def reckon(world: World) -> None:
     """Held memory, cores, slots and cards held alone, by card and in quotas, are the sums of the
     grants that the API server shows, with those that are promised and not seen there yet. What the
-    books may not have seen yet (init containers that are over) counts either way. No card is beyond
-    what it has, and nothing that lives is released."""
+    ledger may not have seen yet (init containers that are over) counts either way. No card is
+    beyond what it has, and nothing that lives is released."""
     ledger, living = world.ledger, _living(world)
     held = {
-        entry.grant.uid: living.get(entry.grant.uid) or Shown(encode_grant(entry.grant))
+        entry.grant.uid: living.get(entry.grant.uid) or ObservedPod(encode_grant(entry.grant))
         for entry in ledger.entries()
     }
     assert living.keys() <= held.keys(), "released while the API server shows it alive"
@@ -50,10 +50,10 @@ def counts(charge: Charge) -> dict[str, int]:
     return dict(zip(DIMENSIONS, amounts, strict=True))
 
 
-def _living(world: World) -> dict[str, Shown]:
+def _living(world: World) -> dict[str, ObservedPod]:
     """Pods that hold a grant, as the API server shows them."""
     return {
-        uid: Shown(stored.grant, msgspec.json.encode(stored.pod).decode())
+        uid: ObservedPod(stored.grant, msgspec.json.encode(stored.pod).decode())
         for uid, stored in world.pods.items()
         if stored.grant is not None and not stored.terminal
     }

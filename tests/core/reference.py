@@ -1,11 +1,12 @@
-"""The books computed a second time, from what the API server shows and nothing else.
+"""The ledger computed a second time, from what the API server shows and nothing else.
 
 It reads the JSON of pods and of the grants that they bear, adds up, and keeps nothing between two
-looks. No code of the product is used: an error of the books' own arithmetic cannot hide here.
+looks. No code of the product is used: an error of the ledger's own arithmetic cannot hide here.
 
 Rules, written down once more: an app container and a sidecar hold their share as long as the pod
-lives; an init container holds its share beside the sidecars that come before it, one init container
-at a time; init containers that have all ended well in a pod that never restarts hold nothing.
+lives; an init container holds its share next to the sidecars that come before it, one init
+container at a time; init containers that have all ended well in a pod that never restarts hold
+nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Amounts = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ObservedPod:
     """A pod that holds something: as the API server shows it, or as it was promised."""
 
     grant: str
@@ -46,7 +47,7 @@ class Sums:
     namespaces: dict[str, Counter[str]] = field(default_factory=dict)
 
 
-def sums(pods: Iterable[Shown], *, init_counts: bool = False) -> Sums:
+def sums(pods: Iterable[ObservedPod], *, init_counts: bool = False) -> Sums:
     """What these pods hold. With `init_counts` init containers hold their shares though they are
     over: what is true until somebody looked."""
     total = Sums()
@@ -67,7 +68,8 @@ def sums(pods: Iterable[Shown], *, init_counts: bool = False) -> Sums:
 
 
 def overfull(held: Sums, has: Mapping[Place, Amounts]) -> dict[Place, Amounts]:
-    """The cards that hold more than they have, or others beside a pod that has one to itself."""
+    """The cards that hold more than they have, or others together with a pod that has one to
+    itself."""
     return {
         place: amounts
         for place, amounts in held.cards.items()

@@ -67,7 +67,7 @@ def test_what_our_own_plugin_registers_counts_no_cards() -> None:
     assert cards_of(REGISTRY, node, {}) == ((card,), ())
 
 
-def test_a_plugins_amounts_beside_it_still_count() -> None:
+def test_a_plugins_amounts_next_to_it_still_count() -> None:
     amounts = {"mthreads.com/sgpu-core": "32", "mthreads.com/sgpu-memory": "192"}
     counted = cards_of(REGISTRY, a_node(amounts), {})
     assert counted[0]

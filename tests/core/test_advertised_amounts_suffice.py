@@ -1,5 +1,5 @@
 """Kubelet adds up what pods ask of each name and holds it against the node's amount: whatever the
-books grant of the cards, in whatever dialect, the amounts that an agent writes suffice."""
+ledger grants of the cards, in whatever dialect, the amounts that an agent writes suffice."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ def placed_on(machine: Node, pods: Sequence[Pod]) -> list[PlanOutcome]:
     return [o for o in plan(pods, [machine]) if o.verdict is Verdict.PLACED]
 
 
-def asked_of(placed: Sequence[PlanOutcome]) -> Counter[str]:
+def requested_of(placed: Sequence[PlanOutcome]) -> Counter[str]:
     """As kubelet adds it up: limits as admission leaves them."""
     total: Counter[str] = Counter()
     for outcome in placed:
@@ -83,7 +83,7 @@ def test_no_grant_is_beyond_them(asks: list[dict[str, int]], sizes: list[tuple[i
     ]
     pods = [a_pod(a_container(ask), name=f"p{i}") for i, ask in enumerate(asks)]
     amounts = amounts_of(REGISTRY, "nvidia", cards)
-    asked = asked_of(placed_on(a_machine(cards), pods))
+    asked = requested_of(placed_on(a_machine(cards), pods))
     assert {name: n for name, n in asked.items() if n > amounts[name]} == {}
 
 
@@ -96,12 +96,12 @@ def test_equal_parts_use_up_the_card_and_its_amounts() -> None:
     amounts = amounts_of(REGISTRY, "nvidia", [card])
     assert amounts["nvidia.com/gpu"] == 8
     assert amounts["nvidia.com/gpumem"] == 16 * GIB
-    assert asked_of(placed)["nvidia.com/gpumem"] == 16 * GIB
+    assert requested_of(placed)["nvidia.com/gpumem"] == 16 * GIB
 
 
-def test_memory_beside_a_whole_card_counts_nowhere() -> None:
+def test_memory_next_to_a_whole_card_counts_nowhere() -> None:
     card = a_card("GPU-0", 0, mib=GIB, slots=8, vendor="nvidia")
     ask = {"tencent.com/vcuda-core": 100, "tencent.com/vcuda-memory": 5}
     placed = placed_on(a_machine([card]), [a_pod(a_container(ask))])
     assert len(placed) == 1
-    assert asked_of(placed)["tencent.com/vcuda-memory"] == 0
+    assert requested_of(placed)["tencent.com/vcuda-memory"] == 0

@@ -1,4 +1,4 @@
-"""What a pod that waits is told: a number that fits, pods whose end leaves room, or that neither
+"""What a pod that waits learns: a number that fits, pods whose end leaves room, or that neither
 helps."""
 
 from collections.abc import Iterator, Sequence
@@ -192,7 +192,7 @@ def test_amounts_are_in_the_unit_of_the_asker(limits: dict[str, str | int], most
     assert memory_unit(REGISTRY.dialects, pod).amount(41920 * MIB) == most
 
 
-def test_the_look_is_bounded() -> None:
+def test_the_search_is_bounded() -> None:
     ledger = a_ledger(*((f"n{i}", [card(0)]) for i in range(200)))
     for number in range(200):
         hold(ledger, f"b/x{number}", f"n{number}", 0, 81000)

@@ -185,7 +185,7 @@ class Extender:
 
 def test_the_only_node_that_can_take_it_is_found_in_the_end() -> None:
     """Three containers of 5 GiB: nodes of 8 and 8 GiB have room by their sums alone. The node that
-    can take them comes last in the order, and the books do not change meanwhile."""
+    can take them comes last in the order, and the ledger does not change meanwhile."""
     extender = Extender(200)
     extender.put("n150", free_mib=[8192, 10240])
     extender.put("n199", free_mib=[8192, 8192])
@@ -217,7 +217,7 @@ def test_all_that_wait_for_a_place_are_said_why_once_all_nodes_were_tried() -> N
     assert not counted.calls, "the answer is remembered while the books do not change"
 
 
-def test_evictions_are_judged_on_a_bounded_number_of_nodes() -> None:
+def test_evictions_are_evaluated_on_a_bounded_number_of_nodes() -> None:
     ledger = a_ledger(2000, cards=2, mib=8192)
     victims = {node: list[str]() for node in ledger.fleet.rows}
     with Counting(NodeFit.take) as counted:

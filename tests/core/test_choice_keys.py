@@ -1,4 +1,4 @@
-"""An annotation that is nearly a key by which cards are chosen is told."""
+"""An annotation that is nearly a key by which cards are chosen is reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HAMI: dict[str, Quantity] = {"nvidia.com/gpu": 1}
 MTHREADS: dict[str, Quantity] = {"mthreads.com/vgpu": 1}
 
 
-def told(limits: dict[str, Quantity], *keys: str) -> list[str]:
+def reported(limits: dict[str, Quantity], *keys: str) -> list[str]:
     pod = a_pod(a_container(limits), annotations=dict.fromkeys(keys, "GPU-1"))
     admission = admit(REGISTRY, pod)
     assert isinstance(admission, AdmittedPod)
@@ -32,7 +32,7 @@ def told(limits: dict[str, Quantity], *keys: str) -> list[str]:
     ],
 )
 def test_the_key_that_was_meant_is_named(limits: dict[str, Quantity], key: str, meant: str) -> None:
-    assert told(limits, key) == [f"metadata.annotations[{key}]: nobody reads it; write {meant}"]
+    assert reported(limits, key) == [f"metadata.annotations[{key}]: nobody reads it; write {meant}"]
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def test_the_key_that_was_meant_is_named(limits: dict[str, Quantity], key: str, 
      "volcano.sh/vgpu-mode"],
 )  # fmt: skip
 def test_keys_that_are_read_or_are_other_peoples_are_not(key: str) -> None:
-    assert told(HAMI, key) == []
+    assert reported(HAMI, key) == []
 
 
 def test_a_pod_with_many_annotations_costs_no_more() -> None:
     keys = [f"nvidia.com/use-gpuuid{chr(97 + i % 26)}{'' if i < 26 else 'x'}" for i in range(52)]
-    assert len(told(HAMI, *keys)) <= MOST_LOOKED_AT
+    assert len(reported(HAMI, *keys)) <= MOST_LOOKED_AT

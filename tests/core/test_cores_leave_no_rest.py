@@ -85,7 +85,7 @@ steps = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(steps)
 def test_an_empty_card_is_exactly_empty_after_any_walk(walk: list[tuple[str, int, float]]) -> None:
-    """Beside sums of the grants themselves, in the same whole units."""
+    """Compared with sums of the grants themselves, in the same whole units."""
     ledger = a_ledger()
     count = 0
     alive: list[str] = []
@@ -127,7 +127,7 @@ def test_a_percentage_is_the_nearest_thousandth_and_never_nothing(
 
 
 @given(st.integers(0, 10**9))
-def test_what_is_shown_is_read_back_as_what_was_counted(units_: int) -> None:
+def test_what_is_displayed_is_read_back_as_what_was_counted(units_: int) -> None:
     assert milli(percent(units_)) == units_
     assert isinstance(percent(units_), int) == (units_ % MILLI == 0)
 

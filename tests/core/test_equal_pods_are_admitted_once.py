@@ -1,4 +1,4 @@
-"""What equal pods were told is remembered, and nothing else."""
+"""The answer to equal pods is remembered, and nothing else."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def test_no_dialect_reads_what_is_left_out(dialect: str, limits: dict[str, Any])
     notes = {**traced.metadata.annotations, TRACE_KEY: TRACE}
     others.append(replace(traced, metadata=replace(traced.metadata, annotations=notes)))
     for other in others:
-        told = admissions.admit(other)
-        assert told == admit(REGISTRY, other)
-        assert isinstance(told, AdmittedPod)
-        assert told.request.uid == other.metadata.uid
+        reported = admissions.admit(other)
+        assert reported == admit(REGISTRY, other)
+        assert isinstance(reported, AdmittedPod)
+        assert reported.request.uid == other.metadata.uid
     assert admissions.size[0] == 1
 
 
@@ -67,7 +67,7 @@ def asks(gib: int = 3, **metadata: Any) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, **metadata))
 
 
-def test_what_differs_is_looked_at() -> None:
+def test_what_differs_is_examined() -> None:
     admissions = AdmissionCache(REGISTRY)
     pods = [
         asks(),
@@ -82,7 +82,7 @@ def test_what_differs_is_looked_at() -> None:
     assert admissions.size[0] == len(pods)
 
 
-def test_what_would_defeat_isolation_is_looked_for_each_time() -> None:
+def test_what_would_defeat_isolation_is_searched_each_time() -> None:
     admissions = AdmissionCache(REGISTRY)
     assert isinstance(admissions.admit(asks()), AdmittedPod)
     wrong = [
@@ -97,9 +97,9 @@ def test_what_would_defeat_isolation_is_looked_for_each_time() -> None:
 def test_refusals_and_stripped_keys_are_each_pods_own() -> None:
     admissions = AdmissionCache(REGISTRY)
     own = asks(annotations={"tessera.dev/grant": "{}"})
-    told = admissions.admit(own)
-    assert isinstance(told, AdmittedPod)
-    assert "tessera.dev/grant" in told.warnings[0]
+    reported = admissions.admit(own)
+    assert isinstance(reported, AdmittedPod)
+    assert "tessera.dev/grant" in reported.warnings[0]
     assert isinstance(admissions.admit(asks(-1)), Rejected)
     assert admissions.size == (0, 0)
 
@@ -114,7 +114,7 @@ def test_what_is_remembered_is_bounded() -> None:
     assert count <= MOST_SHAPES // size
 
 
-def test_large_pods_are_not_kept() -> None:
+def test_large_pods_are_not_cached() -> None:
     admissions = AdmissionCache(REGISTRY)
     env = tuple(EnvVar(name="V", value=f"{i:0{1 << 18}}") for i in range(40))
     tracemalloc.start()
@@ -135,8 +135,8 @@ def test_many_small_different_pods_take_bounded_memory() -> None:
     each = tuple(a_container(limits, limits, name=f"c{i}") for i in range(60))
     tracemalloc.start()
     for i in range(2 * MOST_SHAPES // 5_000):
-        told = admissions.admit(a_pod(*each, labels={"n": str(i)}))
-        assert isinstance(told, AdmittedPod)
+        reported = admissions.admit(a_pod(*each, labels={"n": str(i)}))
+        assert isinstance(reported, AdmittedPod)
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert 50 < admissions.size[0] < 2 * MOST_SHAPES // 5_000

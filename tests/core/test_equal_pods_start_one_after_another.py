@@ -32,14 +32,14 @@ from tessera_testing.builders import a_container, a_pod
 REGISTRY = load()
 READING = plugin_requests(REGISTRY)
 NAME = "mthreads.com/vgpu"
-THEIRS = AllocatedResources(by_own_plugin=frozenset({NAME}))
-OURS = AllocatedResources(by_agent=frozenset({NAME}))
+PLUGINS = AllocatedResources(by_own_plugin=frozenset({NAME}))
+AGENTS = AllocatedResources(by_agent=frozenset({NAME}))
 
 
-class Books:
-    """On which node cards are held for whom."""
+class LedgerUnderTest:
+    """On which node cards are held for which pod."""
 
-    def __init__(self, allocated: AllocatedResources = THEIRS, nodes: int = 2) -> None:
+    def __init__(self, allocated: AllocatedResources = PLUGINS, nodes: int = 2) -> None:
         self.held: dict[str, str] = {}
         self.starting = InFlightPods(READING, lambda uid: self.held.get(uid, ""))
         for i in range(nodes):
@@ -65,11 +65,11 @@ def asking(name: str, *counts: int, init: int = 0, **more: Any) -> Pod:
 # -- what kubelet asks
 
 
-def test_containers_ask_one_by_one_and_init_containers_too() -> None:
+def test_containers_request_one_by_one_and_init_containers_too() -> None:
     assert READING.requests(asking("a", 1, 2, init=3)) == {(NAME, 1), (NAME, 2), (NAME, 3)}
 
 
-def test_only_what_a_plugin_registers_is_asked_for() -> None:
+def test_only_what_a_plugin_registers_is_requested() -> None:
     limits: dict[str, Quantity] = {
         "nvidia.com/gpu": "2",
         "nvidia.com/gpumem": 3000,
@@ -115,158 +115,158 @@ def test_it_has_its_cards_when_the_plugin_says_so() -> None:
         assert (READING.starting_pod(pod) is None) is started, said
 
 
-def test_a_pod_that_asks_for_no_card_is_not_waited_for() -> None:
+def test_a_pod_that_requests_no_card_is_not_waited_for() -> None:
     assert READING.starting_pod(a_pod(a_container({"cpu": 1}))) is None
 
 
-# -- who waits for whom
+# -- who waits for which pod
 
 
 def test_an_equal_pod_waits_for_another_node() -> None:
-    books = Books()
-    books.reserve(asking("a", 1), "n0")
-    assert books.closed(asking("b", 1)) == {"n0"}
-    assert books.closed(asking("b", 2)) == set()
-    assert books.closed(asking("b", 2, 1)) == {"n0"}
-    assert books.closed(asking("b", 2, init=1)) == {"n0"}
+    ledger = LedgerUnderTest()
+    ledger.reserve(asking("a", 1), "n0")
+    assert ledger.closed(asking("b", 1)) == {"n0"}
+    assert ledger.closed(asking("b", 2)) == set()
+    assert ledger.closed(asking("b", 2, 1)) == {"n0"}
+    assert ledger.closed(asking("b", 2, init=1)) == {"n0"}
 
 
-def test_it_is_told_for_whom_it_waits() -> None:
-    books = Books()
-    books.reserve(asking("a", 1), "n0")
-    (told,) = books.starting.closed_to(asking("b", 1)).values()
-    assert told == (
+def test_it_is_reported_which_pod_it_waits_for() -> None:
+    ledger = LedgerUnderTest()
+    ledger.reserve(asking("a", 1), "n0")
+    (reported,) = ledger.starting.closed_to(asking("b", 1)).values()
+    assert reported == (
         "default/a is starting there and asks for as much, mthreads.com/vgpu: 1, and kubelet does "
         "not tell the device plugin for whom it asks"
     )
 
 
 def test_nobody_waits_for_itself() -> None:
-    books = Books()
-    books.reserve(asking("a", 1), "n0")
-    assert books.closed(asking("a", 1)) == set()
+    ledger = LedgerUnderTest()
+    ledger.reserve(asking("a", 1), "n0")
+    assert ledger.closed(asking("a", 1)) == set()
 
 
-def test_where_the_runtime_asks_nobody_waits() -> None:
-    books = Books(AllocatedResources())
-    books.reserve(asking("a", 1), "n0")
-    books.see(asking("b", 1), "n0")
-    assert books.closed(asking("c", 1)) == set()
+def test_where_the_runtime_calls_nobody_waits() -> None:
+    ledger = LedgerUnderTest(AllocatedResources())
+    ledger.reserve(asking("a", 1), "n0")
+    ledger.see(asking("b", 1), "n0")
+    assert ledger.closed(asking("c", 1)) == set()
 
 
 def test_a_reservation_that_is_given_up_is_waited_for_no_longer() -> None:
-    books = Books()
-    books.reserve(asking("a", 1), "n0")
-    del books.held["uid-default-a"]
-    assert books.closed(asking("b", 1)) == set()
-    books.starting.expire(1, 300)
-    assert len(books.starting) == 0
+    ledger = LedgerUnderTest()
+    ledger.reserve(asking("a", 1), "n0")
+    del ledger.held["uid-default-a"]
+    assert ledger.closed(asking("b", 1)) == set()
+    ledger.starting.expire(1, 300)
+    assert len(ledger.starting) == 0
 
 
 def test_a_reservation_counts_where_it_is_now() -> None:
-    books = Books()
-    books.reserve(asking("a", 1), "n0")
-    books.reserve(asking("a", 1), "n1")
-    assert books.closed(asking("b", 1)) == {"n1"}
-    books.held["uid-default-a"] = "elsewhere"  # a node that does not allocate
-    assert books.closed(asking("b", 1)) == set()
+    ledger = LedgerUnderTest()
+    ledger.reserve(asking("a", 1), "n0")
+    ledger.reserve(asking("a", 1), "n1")
+    assert ledger.closed(asking("b", 1)) == {"n1"}
+    ledger.held["uid-default-a"] = "elsewhere"  # a node that does not allocate
+    assert ledger.closed(asking("b", 1)) == set()
 
 
-def test_a_bound_pod_is_waited_for_whoever_bound_it() -> None:
-    books = Books()
-    books.see(asking("a", 1), "n0")
-    assert books.closed(asking("b", 1)) == {"n0"}
-    assert books.starting.drop("uid-default-a")
-    assert books.closed(asking("b", 1)) == set()
-    assert not books.starting.drop("uid-default-a")
+def test_a_bound_pod_is_waited_for_whatever_bound_it() -> None:
+    ledger = LedgerUnderTest()
+    ledger.see(asking("a", 1), "n0")
+    assert ledger.closed(asking("b", 1)) == {"n0"}
+    assert ledger.starting.drop("uid-default-a")
+    assert ledger.closed(asking("b", 1)) == set()
+    assert not ledger.starting.drop("uid-default-a")
 
 
 def test_a_vendors_plugin_is_through_with_a_pod_that_has_started() -> None:
-    books = Books(THEIRS)
-    books.see(asking("a", 1), "n0")
-    assert not books.see(asking("a", 1), "n0", admitted=True)
-    assert books.closed(asking("b", 1)) == {"n0"}
+    ledger = LedgerUnderTest(PLUGINS)
+    ledger.see(asking("a", 1), "n0")
+    assert not ledger.see(asking("a", 1), "n0", admitted=True)
+    assert ledger.closed(asking("b", 1)) == {"n0"}
 
 
 def test_our_plugin_is_through_with_a_pod_that_kubelet_has_admitted() -> None:
-    books = Books(OURS)
-    books.see(asking("a", 1), "n0")
-    assert books.closed(asking("b", 1)) == {"n0"}
-    assert books.see(asking("a", 1), "n0", admitted=True)
-    assert books.closed(asking("b", 1)) == set()
-    assert not books.starting.drop("uid-default-a")
+    ledger = LedgerUnderTest(AGENTS)
+    ledger.see(asking("a", 1), "n0")
+    assert ledger.closed(asking("b", 1)) == {"n0"}
+    assert ledger.see(asking("a", 1), "n0", admitted=True)
+    assert ledger.closed(asking("b", 1)) == set()
+    assert not ledger.starting.drop("uid-default-a")
 
 
-def test_what_was_seen_before_the_node_counts_when_the_node_is_seen() -> None:
-    books = Books(nodes=0)
-    books.see(asking("a", 1), "n0")
-    assert books.closed(asking("b", 1)) == set()
-    assert books.starting.put_node("n0", THEIRS)
-    assert not books.starting.put_node("n0", THEIRS)
-    assert books.closed(asking("b", 1)) == {"n0"}
-    books.starting.remove_node("n0")
-    assert books.closed(asking("b", 1)) == set()
+def test_what_was_observed_before_the_node_counts_when_the_node_is_observed() -> None:
+    ledger = LedgerUnderTest(nodes=0)
+    ledger.see(asking("a", 1), "n0")
+    assert ledger.closed(asking("b", 1)) == set()
+    assert ledger.starting.put_node("n0", PLUGINS)
+    assert not ledger.starting.put_node("n0", PLUGINS)
+    assert ledger.closed(asking("b", 1)) == {"n0"}
+    ledger.starting.remove_node("n0")
+    assert ledger.closed(asking("b", 1)) == set()
 
 
 def test_a_list_shows_who_is_left() -> None:
-    books = Books()
-    books.see(asking("a", 1), "n0")
-    books.see(asking("b", 2), "n1")
-    books.reserve(asking("c", 3), "n0")
-    assert books.starting.keep(frozenset({"uid-default-a"}))
-    assert books.closed(asking("x", 1, 2, 3)) == {"n0"}
-    assert not books.starting.keep(frozenset({"uid-default-a"}))
-    assert len(books.starting) == 2
+    ledger = LedgerUnderTest()
+    ledger.see(asking("a", 1), "n0")
+    ledger.see(asking("b", 2), "n1")
+    ledger.reserve(asking("c", 3), "n0")
+    assert ledger.starting.keep(frozenset({"uid-default-a"}))
+    assert ledger.closed(asking("x", 1, 2, 3)) == {"n0"}
+    assert not ledger.starting.keep(frozenset({"uid-default-a"}))
+    assert len(ledger.starting) == 2
 
 
 # -- who takes too long
 
 
 def test_a_pod_that_kubelet_has_admitted_is_not_waited_for_without_end() -> None:
-    books = Books()
-    books.see(asking("a", 1), "n0", now=10, admitted=True)
-    assert books.starting.expire(310, 300) == []
-    (late,) = books.starting.expire(311, 300)
+    ledger = LedgerUnderTest()
+    ledger.see(asking("a", 1), "n0", now=10, admitted=True)
+    assert ledger.starting.expire(310, 300) == []
+    (late,) = ledger.starting.expire(311, 300)
     assert (late.uid, late.pod, late.node, late.let_go) == (
         "uid-default-a", "default/a", "n0", True,
     )  # fmt: skip
-    assert books.closed(asking("b", 1)) == set()
-    books.see(asking("a", 1), "n0", now=312, admitted=True)
-    assert books.closed(asking("b", 1)) == set()
+    assert ledger.closed(asking("b", 1)) == set()
+    ledger.see(asking("a", 1), "n0", now=312, admitted=True)
+    assert ledger.closed(asking("b", 1)) == set()
 
 
-def test_a_pod_that_kubelet_has_not_reported_is_waited_for_and_told_of_again() -> None:
-    books = Books()
-    books.see(asking("a", 1), "n0", now=0)
+def test_a_pod_that_kubelet_has_not_reported_is_waited_for_and_reported_again() -> None:
+    ledger = LedgerUnderTest()
+    ledger.see(asking("a", 1), "n0", now=0)
     for now in (301, 602):
-        (late,) = books.starting.expire(now, 300)
+        (late,) = ledger.starting.expire(now, 300)
         assert not late.let_go
-        assert books.closed(asking("b", 1)) == {"n0"}
-    assert books.starting.expire(700, 300) == []
+        assert ledger.closed(asking("b", 1)) == {"n0"}
+    assert ledger.starting.expire(700, 300) == []
 
 
 def test_time_counts_from_the_binding() -> None:
-    books = Books()
-    books.reserve(asking("a", 1), "n0", now=0)
-    books.see(asking("a", 1), "n0", now=100)
-    books.see(asking("a", 1), "n0", now=200, admitted=True)
-    assert books.starting.expire(399, 300) == []
-    assert len(books.starting.expire(401, 300)) == 1
+    ledger = LedgerUnderTest()
+    ledger.reserve(asking("a", 1), "n0", now=0)
+    ledger.see(asking("a", 1), "n0", now=100)
+    ledger.see(asking("a", 1), "n0", now=200, admitted=True)
+    assert ledger.starting.expire(399, 300) == []
+    assert len(ledger.starting.expire(401, 300)) == 1
 
 
 def test_one_that_is_gone_after_all_is_forgotten() -> None:
-    books = Books()
-    books.see(asking("a", 1), "n0", admitted=True)
-    books.starting.expire(301, 300)
-    assert not books.starting.drop("uid-default-a")
-    books.see(asking("a", 1), "n0")  # another pod may have its uid for all we know
-    assert books.closed(asking("b", 1)) == {"n0"}
+    ledger = LedgerUnderTest()
+    ledger.see(asking("a", 1), "n0", admitted=True)
+    ledger.starting.expire(301, 300)
+    assert not ledger.starting.drop("uid-default-a")
+    ledger.see(asking("a", 1), "n0")  # another pod may have its uid for all we know
+    assert ledger.closed(asking("b", 1)) == {"n0"}
 
 
-def test_nobody_is_told_of_pods_on_nodes_that_do_not_allocate() -> None:
-    books = Books(AllocatedResources())
-    books.see(asking("a", 1), "n0")
-    assert books.starting.expire(301, 300) == []
+def test_nobody_is_notified_of_pods_on_nodes_that_do_not_allocate() -> None:
+    ledger = LedgerUnderTest(AllocatedResources())
+    ledger.see(asking("a", 1), "n0")
+    assert ledger.starting.expire(301, 300) == []
 
 
 # -- any order of events
@@ -274,7 +274,7 @@ def test_nobody_is_told_of_pods_on_nodes_that_do_not_allocate() -> None:
 UIDS = [f"uid-default-p{i}" for i in range(5)]
 PODS = {uid: asking(f"p{i}", 1 + i % 2, 1 + i // 2) for i, uid in enumerate(UIDS)}
 NODES = ("n0", "n1", "n2")
-HOW = (THEIRS, OURS, AllocatedResources())
+HOW = (PLUGINS, AGENTS, AllocatedResources())
 uids, nodes = st.sampled_from(UIDS), st.sampled_from(NODES)
 
 
@@ -283,53 +283,53 @@ class AnyOrder(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.books = Books(nodes=3)
-        self.how = dict.fromkeys(NODES, THEIRS)
+        self.ledger = LedgerUnderTest(nodes=3)
+        self.how = dict.fromkeys(NODES, PLUGINS)
         self.bound: dict[str, tuple[str, bool]] = {}
 
     @rule(uid=uids, node=nodes)
     def reserved(self, uid: str, node: str) -> None:
         if uid not in self.bound and self.how[node]:
-            self.books.reserve(PODS[uid], node)
+            self.ledger.reserve(PODS[uid], node)
 
     @rule(uid=uids)
     def given_up(self, uid: str) -> None:
-        self.books.held.pop(uid, None)
+        self.ledger.held.pop(uid, None)
 
     @rule(uid=uids, node=nodes, admitted=st.booleans())
     def seen(self, uid: str, node: str, admitted: bool) -> None:  # noqa: FBT001  (drawn)
-        self.books.held.pop(uid, None)
+        self.ledger.held.pop(uid, None)
         self.bound[uid] = node, admitted
-        self.books.see(PODS[uid], node, admitted=admitted)
+        self.ledger.see(PODS[uid], node, admitted=admitted)
 
     @rule(uid=uids)
     def gone(self, uid: str) -> None:
-        self.books.held.pop(uid, None)
+        self.ledger.held.pop(uid, None)
         self.bound.pop(uid, None)
-        self.books.starting.drop(uid)
+        self.ledger.starting.drop(uid)
 
     @rule(node=nodes, how=st.sampled_from(HOW))
     def other_node(self, node: str, how: AllocatedResources) -> None:
-        if not self.how[node]:  # what was reserved there before is the filter's to tell
-            for uid in [uid for uid, on in self.books.held.items() if on == node]:
-                del self.books.held[uid]
+        if not self.how[node]:  # what was reserved there before is the filter's business
+            for uid in [uid for uid, on in self.ledger.held.items() if on == node]:
+                del self.ledger.held[uid]
         self.how[node] = how
-        self.books.starting.put_node(node, how)
+        self.ledger.starting.put_node(node, how)
 
     @rule()
     def listed(self) -> None:
-        self.books.starting.keep(frozenset(self.bound))
+        self.ledger.starting.keep(frozenset(self.bound))
 
     @invariant()
     def the_right_nodes_are_closed(self) -> None:
         for pod in PODS.values():
-            assert self.books.closed(pod) == self.plainly(pod)
+            assert self.ledger.closed(pod) == self.plainly(pod)
 
     def plainly(self, pod: Pod) -> set[str]:
         asks = READING.requests(pod)
         others = {u: p for u, p in PODS.items() if p is not pod}
         equal = [u for u, other in others.items() if not asks.isdisjoint(READING.requests(other))]
-        at = [self.bound.get(u, (self.books.held.get(u, ""), False)) for u in equal]
+        at = [self.bound.get(u, (self.ledger.held.get(u, ""), False)) for u in equal]
         return {node for node, admitted in at if node and self.waits(node, admitted=admitted)}
 
     def waits(self, node: str, *, admitted: bool) -> bool:
@@ -339,7 +339,7 @@ class AnyOrder(RuleBasedStateMachine):
     def teardown(self) -> None:
         for uid in UIDS:
             self.gone(uid)
-        assert len(self.books.starting) == 0
+        assert len(self.ledger.starting) == 0
 
 
 TestAnyOrder = AnyOrder.TestCase

@@ -59,7 +59,7 @@ class Scheduler:
         return [w.message for w in self.decisions.why(name, self.ledger.fleet)]
 
 
-def test_one_node_is_answered_and_its_cards_are_held() -> None:
+def test_one_node_is_answered_and_its_cards_are_taken() -> None:
     scheduler = Scheduler()
     assert scheduler.ask("a", 12).node_names == ("n0",)
     assert scheduler.ask("b", 12).node_names == ("n1",)
@@ -77,7 +77,7 @@ def test_one_node_is_answered_and_its_cards_are_held() -> None:
     assert [r.node for r in record.reasons] == ["n0", "n1"]
 
 
-def test_a_pod_asked_about_again_keeps_its_node() -> None:
+def test_a_pod_queried_again_keeps_its_node() -> None:
     scheduler = Scheduler()
     first = scheduler.ask("a")
     assert scheduler.ask("a") == first
@@ -87,7 +87,7 @@ def test_a_pod_asked_about_again_keeps_its_node() -> None:
 
 
 @pytest.mark.parametrize("what", ["gone", "sick", "not offered"])
-def test_a_reservation_that_is_no_use_is_made_anew(what: str) -> None:
+def test_a_reservation_that_is_no_use_is_made_again(what: str) -> None:
     scheduler = Scheduler()
     assert scheduler.ask("a").node_names == ("n0",)
     if what == "gone":
@@ -99,24 +99,24 @@ def test_a_reservation_that_is_no_use_is_made_anew(what: str) -> None:
     assert scheduler.ask("a").node_names == ("n1",)
 
 
-def test_a_waiting_pod_is_asked_anew_when_its_quota_was_raised() -> None:
+def test_a_waiting_pod_is_tried_again_when_its_quota_was_raised() -> None:
     scheduler = Scheduler()
     scheduler.ledger.set_limits([Limit(namespace="team", source="q", memory_bytes=1 << 30)])
     assert scheduler.ask("a").failed_and_unresolvable_nodes == dict.fromkeys(
         ["n0", "n1"], "ResourceQuotaNotFit"
     )
-    told = ["q allows 1024 MiB of memory, 0 are used and 4096 asked"]
-    assert scheduler.why("a") == told
+    reported = ["q allows 1024 MiB of memory, 0 are used and 4096 asked"]
+    assert scheduler.why("a") == reported
     assert scheduler.ask("a").node_names == ()
-    assert scheduler.why("a") == told
+    assert scheduler.why("a") == reported
     record = scheduler.decisions.record("a", scheduler.ledger.fleet)
     assert record is not None
-    assert (record.message, record.attempts) == (told[0], 2)
+    assert (record.message, record.attempts) == (reported[0], 2)
     scheduler.ledger.set_limits([])
     assert scheduler.ask("a").node_names == ("n0",)
 
 
-def test_the_reason_is_that_of_the_books_it_was_judged_by() -> None:
+def test_the_reason_is_that_of_the_ledger_it_was_decided_by() -> None:
     scheduler = Scheduler(1)
     scheduler.ask("a", 12)
     scheduler.ask("b", 12)
@@ -130,7 +130,7 @@ def test_the_reason_is_that_of_the_books_it_was_judged_by() -> None:
     assert (decision.verdict, decision.attempts) == (Verdict.PLACED, 2)
 
 
-def test_nodes_that_it_does_not_know_are_told() -> None:
+def test_nodes_that_it_does_not_know_are_reported() -> None:
     scheduler = Scheduler(0)
     scheduler.names = ["x"]
     assert scheduler.ask("a").failed_and_unresolvable_nodes == {"x": "NodeUnregistered"}
@@ -141,13 +141,13 @@ def test_nodes_that_it_does_not_know_are_told() -> None:
     assert scheduler.ask("a").failed_and_unresolvable_nodes == {"x": "NodeUnregistered"}
 
 
-def test_a_closed_node_is_told_as_such() -> None:
+def test_a_closed_node_is_reported_as_such() -> None:
     scheduler = Scheduler(1)
     scheduler.ledger.block_node("n0", "newer", 0)
     assert scheduler.ask("a").failed_and_unresolvable_nodes == {"n0": "NodeBlocked"}
 
 
-def test_pods_that_ask_for_nothing_pass() -> None:
+def test_pods_that_request_nothing_pass() -> None:
     assert Scheduler().ask("a", 0).node_names == ("n0", "n1")
 
 
@@ -165,7 +165,7 @@ def test_a_pod_that_is_refused_says_why_afterwards() -> None:
         ({"Pod": {"metadata": {}}, "Nodes": {"items": []}}, "nodeCacheCapable"),
     ],
 )
-def test_a_body_that_lacks_something_is_told(body: object, said: str) -> None:
+def test_a_body_that_lacks_something_is_reported(body: object, said: str) -> None:
     answer = Scheduler().send(body)
     assert said in answer.error
     assert answer.node_names is None
@@ -195,7 +195,7 @@ def test_nodes_in_another_order_are_the_same_nodes() -> None:
         pod = {"metadata": {"name": "p", "uid": "p"}, "spec": {"containers": [container]}}
         body = {"Pod": pod, "Nodes": None, "NodeNames": names}
         answers.append(scheduler.filter(json.dumps(body).encode(), 1.0))
-    assert answers[1] is answers[0]  # remembered, not made anew
+    assert answers[1] is answers[0]  # remembered, not made again
     assert _read(answers[2]).failed_and_unresolvable_nodes == {"n0": "CardInsufficientMemory"}
 
 

@@ -16,7 +16,7 @@ LIMIT = "spec.containers[0].resources.limits"
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reported"),
     [
         ("nvidia.com/gpus", "no dialect owns nvidia.com/gpus; did you mean nvidia.com/gpu?"),
         ("nvidia.com/GPU", "no dialect owns nvidia.com/GPU; did you mean nvidia.com/gpu?"),
@@ -29,8 +29,8 @@ LIMIT = "spec.containers[0].resources.limits"
          "no dialect owns iluvatar.ai/BI-V200-vgpu; did you mean iluvatar.ai/BI-V100-vgpu?"),
     ],
 )  # fmt: skip
-def test_the_nearest_known_name_is_named(name: str, told: str) -> None:
-    assert foreign_resource(REGISTRY, name) == told
+def test_the_nearest_known_name_is_named(name: str, reported: str) -> None:
+    assert foreign_resource(REGISTRY, name) == reported
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_the_nearest_known_name_is_named(name: str, told: str) -> None:
     ],
 )
 def test_of_another_systems_name_it_is_said_whose_it_is(name: str, owner: str) -> None:
-    told = f"{name} belongs to {owner}, which Tessera does not serve"
-    assert foreign_resource(REGISTRY, name) == told
+    reported = f"{name} belongs to {owner}, which Tessera does not serve"
+    assert foreign_resource(REGISTRY, name) == reported
 
 
-def test_another_systems_name_may_be_nearly_one_of_ours() -> None:
+def test_another_systems_name_may_be_nearly_a_known_one() -> None:
     assert foreign_resource(REGISTRY, "mthreads.com/gpu") == (
         "mthreads.com/gpu belongs to Moore Threads' device plugin of whole cards, which Tessera "
         "does not serve; did you mean mthreads.com/vgpu?"
@@ -79,7 +79,7 @@ def test_names_follow_the_configuration() -> None:
     assert foreign_resource(renamed, "mthreads.com/vgpu") is None  # known, though switched off
 
 
-def test_a_pod_is_told_field_by_field() -> None:
+def test_a_pod_is_warned_field_by_field() -> None:
     pod = a_pod(
         a_container({"nvidia.com/gpus": 1, "cpu": 2}),
         a_container({"nvidia.com/gpus": 1}, {"aliyun.com/gpu-mem": "3"}),
@@ -92,7 +92,7 @@ def test_a_pod_is_told_field_by_field() -> None:
     )
 
 
-def test_a_pod_that_asks_by_such_a_name_alone_is_not_ignored_in_silence() -> None:
+def test_a_pod_that_requests_by_such_a_name_alone_is_not_ignored_in_silence() -> None:
     (outcome,) = plan([a_pod(a_container({"nvidia.com/gpus": 1}))], [a_node()])
     assert outcome.verdict is Verdict.IGNORED
     assert outcome.message.endswith("did you mean nvidia.com/gpu?")
@@ -100,7 +100,7 @@ def test_a_pod_that_asks_by_such_a_name_alone_is_not_ignored_in_silence() -> Non
     assert plain.message == "asks for no accelerator"
 
 
-def test_beside_a_known_name_it_is_a_warning_at_creation() -> None:
+def test_next_to_a_known_name_it_is_a_warning_at_creation() -> None:
     pod = a_pod(a_container({"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 1}))
     admission = admit(REGISTRY, pod)
     assert isinstance(admission, AdmittedPod)
@@ -108,6 +108,6 @@ def test_beside_a_known_name_it_is_a_warning_at_creation() -> None:
     assert warning.startswith(f"{LIMIT}[nvidia.com/mig-1g.10gb]: nvidia.com/mig-1g.10gb belongs")
 
 
-def test_of_a_pod_with_many_such_names_some_are_looked_at() -> None:
+def test_of_a_pod_with_many_such_names_some_are_examined() -> None:
     names = {f"nvidia.com/gpu{i:03}": 1 for i in range(1000)}
     assert len(foreign_resources(REGISTRY, a_pod(a_container(names)))) == MOST_NAMES

@@ -15,7 +15,7 @@ from tessera_testing.builders import a_card, a_node
 from tests.dialects.adding import acme
 
 REGISTRY = load(extra=[acme])
-OURS = "cards.tessera.dev/nvidia"
+AGENTS = "cards.tessera.dev/nvidia"
 HAMI = "hami.io/node-nvidia-register"
 REGISTERED = json.dumps(
     [{"id": "GPU-a", "count": 10, "devmem": 16384, "devcore": 100, "type": "A10", "health": True}]
@@ -31,12 +31,12 @@ def ids(node: Node) -> list[str]:
     return [c.id for c in cards_of(REGISTRY, node, {})[0]]
 
 
-def told(node: Node) -> str:
+def reported(node: Node) -> str:
     return " / ".join(cards_of(REGISTRY, node, {})[1])
 
 
 def test_our_own_agent_is_believed_over_others() -> None:
-    node = a_node(annotations={OURS: published({"id": "GPU-b"}), HAMI: REGISTERED})
+    node = a_node(annotations={AGENTS: published({"id": "GPU-b"}), HAMI: REGISTERED})
     assert ids(node) == ["GPU-b"]
 
 
@@ -49,9 +49,9 @@ def test_our_own_agent_is_believed_over_others() -> None:
     ],
 )
 def test_even_where_it_has_none_or_cannot_be_read(text: str, said: str) -> None:
-    node = a_node(annotations={OURS: text, HAMI: REGISTERED})
+    node = a_node(annotations={AGENTS: text, HAMI: REGISTERED})
     assert ids(node) == []
-    assert said in told(node)
+    assert said in reported(node)
 
 
 def test_others_take_health_away_and_complete() -> None:
@@ -63,7 +63,7 @@ def test_others_take_health_away_and_complete() -> None:
     assert (card.id, card.healthy) == ("GPU-a", False)
 
 
-def test_unknown_memory_is_taken_from_whoever_knows_it() -> None:
+def test_unknown_memory_is_taken_from_what_knows_it() -> None:
     node = a_node(
         capacity={
             "tencent.com/vcuda-core": 100,
@@ -77,29 +77,29 @@ def test_unknown_memory_is_taken_from_whoever_knows_it() -> None:
 
 def test_one_id_is_one_card_whatever_its_vendor() -> None:
     node = a_node(
-        annotations={OURS: published({"id": "same"}), "acme.com/cards": "same:16,other:16"}
+        annotations={AGENTS: published({"id": "same"}), "acme.com/cards": "same:16,other:16"}
     )
     assert ids(node) == ["same", "other"]
-    assert "both publish a card 'same'" in told(node)
+    assert "both publish a card 'same'" in reported(node)
 
 
 @pytest.mark.parametrize(
     "odd", [{"memory_bytes": 1 << 70}, {"memory_bytes": -1}, {"slots": 1 << 70}, {"numa": 1 << 70}]
 )
 def test_cards_beyond_belief_are_not_used(odd: dict[str, object]) -> None:
-    node = a_node(annotations={OURS: published({"id": "GPU-b", **odd})})
+    node = a_node(annotations={AGENTS: published({"id": "GPU-b", **odd})})
     assert ids(node) == []
-    assert told(node)
+    assert reported(node)
 
 
 def many(count: int, **facts: object) -> str:
     return published(*({"id": f"GPU-{i}", "index": i, **facts} for i in range(count)))
 
 
-def test_more_cards_than_a_node_can_have_are_left_out_and_told() -> None:
-    node = a_node(annotations={OURS: many(4000)})
+def test_more_cards_than_a_node_can_have_are_left_out_and_reported() -> None:
+    node = a_node(annotations={AGENTS: many(4000)})
     assert ids(node) == [f"GPU-{i}" for i in range(MOST_CARDS)]
-    assert told(node) == (
+    assert reported(node) == (
         f"node {node.name}: tessera's nvidia cards are 4000: the first {MOST_CARDS} are used, the "
         "rest is left out; see what publishes them"
     )
@@ -107,13 +107,13 @@ def test_more_cards_than_a_node_can_have_are_left_out_and_told() -> None:
 
 def test_the_vendors_of_a_node_have_no_more_cards_together() -> None:
     others = ",".join(f"card-{i}:16" for i in range(MOST_CARDS))
-    node = a_node(annotations={OURS: many(MOST_CARDS), "acme.com/cards": others})
+    node = a_node(annotations={AGENTS: many(MOST_CARDS), "acme.com/cards": others})
     assert len(ids(node)) == MOST_CARDS
-    assert "all its vendors together cards are 128" in told(node)
+    assert "all its vendors together cards are 128" in reported(node)
 
 
 def test_names_without_end_are_beyond_belief() -> None:
-    node = a_node(annotations={OURS: many(40, model="A" * 5000)})
+    node = a_node(annotations={AGENTS: many(40, model="A" * 5000)})
     assert ids(node) == []
     warnings = cards_of(REGISTRY, node, {})[1]
     assert len(warnings) == MOST_WARNINGS + 1
@@ -124,8 +124,8 @@ def test_names_without_end_are_beyond_belief() -> None:
 def test_the_fleet_is_no_wider_for_a_node_of_4000_cards() -> None:
     fleet = Fleet()
     for n in range(20):
-        fleet.put(f"n{n}", cards_of(REGISTRY, a_node(annotations={OURS: many(8)}), {})[0])
-    fleet.put("evil", cards_of(REGISTRY, a_node(annotations={OURS: many(4000)}), {})[0])
+        fleet.put(f"n{n}", cards_of(REGISTRY, a_node(annotations={AGENTS: many(8)}), {})[0])
+    fleet.put("evil", cards_of(REGISTRY, a_node(annotations={AGENTS: many(4000)}), {})[0])
     assert fleet.cards.vendor.shape[1] == MOST_CARDS
 
 

@@ -1,4 +1,4 @@
-"""What kube-scheduler's own filters would refuse, and in which numbers it is told."""
+"""What kube-scheduler's own filters would refuse, and in which numbers it is reported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_plain_pod_fits_every_plain_node() -> None:
     assert refused(a_pod(a_container()), a_node("a"), a_node("b")) == {}
 
 
-def test_a_node_selector_tells_what_the_node_has_instead() -> None:
+def test_a_node_selector_shows_what_the_node_has_instead() -> None:
     pod = a_pod(a_container(), node_selector={"disk": "ssd"})
     nodes = (a_node("a", labels={"disk": "ssd"}), a_node("b", labels={"disk": "hdd"}), a_node("c"))
     assert refused(pod, *nodes) == {
@@ -128,9 +128,11 @@ def test_a_failed_affinity_names_the_expression_and_what_the_node_has() -> None:
         pytest.param(affinity({"matchExpressions": [{"key": 5}]}), id="no-operator"),
     ],
 )
-def test_an_affinity_that_makes_no_sense_is_told_and_fits_nowhere(broken: dict[str, Any]) -> None:
-    told = refused(a_pod(a_container(), affinity=broken), a_node("a"))["a"]
-    assert told.startswith("InvalidRequest: spec.affinity")
+def test_an_affinity_that_makes_no_sense_is_reported_and_fits_nowhere(
+    broken: dict[str, Any],
+) -> None:
+    reported = refused(a_pod(a_container(), affinity=broken), a_node("a"))["a"]
+    assert reported.startswith("InvalidRequest: spec.affinity")
 
 
 def test_preferences_refuse_nothing() -> None:
@@ -177,14 +179,14 @@ def test_a_taint_is_named_and_a_preference_is_none() -> None:
 
 def test_a_cordoned_node_takes_only_pods_that_tolerate_it() -> None:
     node = a_node("a", unschedulable=True)
-    told = "NodeUnschedulable: the node is cordoned (spec.unschedulable)"
-    assert refused(a_pod(a_container()), node) == {"a": told}
+    reported = "NodeUnschedulable: the node is cordoned (spec.unschedulable)"
+    assert refused(a_pod(a_container()), node) == {"a": reported}
     everything = Toleration(operator="Exists")
     assert refused(a_pod(a_container(), tolerations=(everything,)), node) == {}
 
 
 @pytest.mark.parametrize(
-    ("pod", "told"),
+    ("pod", "reported"),
     [
         pytest.param(asking(cpu="4"), "cpu: asks 4, 2.5 of 4 free", id="cpu"),
         pytest.param(asking(cpu="2500m"), "", id="cpu-that-fits-exactly"),
@@ -215,11 +217,11 @@ def test_a_cordoned_node_takes_only_pods_that_tolerate_it() -> None:
         ),
     ],
 )
-def test_resources_are_what_bound_pods_left(pod: Pod, told: str) -> None:
+def test_resources_are_what_bound_pods_left(pod: Pod, reported: str) -> None:
     node = a_node("a", capacity={"cpu": "4", "memory": "8Gi", "ephemeral-storage": "1e6"})
     bound = a_pod(a_container(requests={"cpu": "1500m", "memory": "2Gi"}), name="b", node="a")
     done = a_pod(a_container(requests={"cpu": 4}), name="d", node="a", phase="Succeeded")
-    expected = {"a": f"NodeInsufficientResource: {told}"} if told else {}
+    expected = {"a": f"NodeInsufficientResource: {reported}"} if reported else {}
     assert refused(pod, node, bound=(bound, done)) == expected
 
 
@@ -254,8 +256,8 @@ def test_places_for_pods_are_counted() -> None:
     fit = KubeSchedulerFilters([a_node("a", capacity={"pods": 2})], [a_pod(name="b", node="a")])
     assert dict(fit.refusals(a_pod())) == {}
     fit.take(a_pod(), "a")
-    told = (Reason.NODE_INSUFFICIENT_RESOURCE, "pods: asks 1, 0 of 2 free")
-    assert dict(fit.refusals(a_pod())) == {"a": told}
+    reported = (Reason.NODE_INSUFFICIENT_RESOURCE, "pods: asks 1, 0 of 2 free")
+    assert dict(fit.refusals(a_pod())) == {"a": reported}
 
 
 def test_what_a_placed_pod_took_is_gone_for_the_next() -> None:
@@ -323,14 +325,14 @@ def test_a_pod_requests_by_kubernetes_own_rule(pod: Pod, cpu: int) -> None:
 
 
 @pytest.mark.parametrize("amount", ["lots", "-1", "1e30"])
-def test_a_request_that_makes_no_sense_is_told_with_its_field(amount: str) -> None:
-    told = refused(asking(memory=amount), a_node("a"))["a"]
-    assert told.startswith("InvalidRequest: container c0: resources[memory]: ")
+def test_a_request_that_makes_no_sense_is_reported_with_its_field(amount: str) -> None:
+    reported = refused(asking(memory=amount), a_node("a"))["a"]
+    assert reported.startswith("InvalidRequest: container c0: resources[memory]: ")
     with pytest.raises(BadQuantity):
         pod_requests(asking(memory=amount))
 
 
-def test_amounts_of_nodes_and_bound_pods_that_make_no_sense_are_told() -> None:
+def test_amounts_of_nodes_and_bound_pods_that_make_no_sense_are_reported() -> None:
     bound = a_pod(a_container(requests={"cpu": "-1"}), name="b", node="a")
     fit = KubeSchedulerFilters([a_node("a", capacity={"cpu": "four"})], [bound])
     assert dict(fit.refusals(asking(cpu=64))) == {}

@@ -1,4 +1,4 @@
-"""The books by hand: transactions, outcomes, the API server's view."""
+"""The ledger by hand: transactions, outcomes, the API server's view."""
 
 import pytest
 from msgspec import structs
@@ -148,7 +148,7 @@ def test_the_api_server_is_believed_over_our_own_reservation() -> None:
     assert (used_mib(ledger, "g0"), used_mib(ledger, "g1")) == (0, 1000)
 
 
-def test_what_is_held_survives_its_node_and_its_cards() -> None:
+def test_shares_survive_their_node_and_its_cards() -> None:
     ledger = a_ledger()
     ledger.observe(ObservedPod(uid="u1", grant=a_grant()), 0)
     ledger.put_node("n1", [a_card("g1", 0, mib=4000)])
@@ -195,7 +195,7 @@ def test_use_is_counted_even_where_the_card_came_later() -> None:
     assert "1 cards of model A1" in refusal.message
 
 
-def test_a_card_that_got_another_id_keeps_what_is_held_of_it() -> None:
+def test_a_card_that_got_another_id_keeps_what_is_taken_of_it() -> None:
     ledger = a_ledger()
     ledger.observe(ObservedPod(uid="u1", grant=a_grant(card="g0", mib=3000)), 0)
     ledger.put_node("n1", [a_card("GPU-0", 0, mib=4000), a_card("GPU-1", 1, mib=4000)])
@@ -227,7 +227,7 @@ def test_an_answer_after_the_watch_changes_nothing(answer: bool | None) -> None:
     assert used_mib(ledger) == 1000
 
 
-def test_a_changed_grant_of_a_bound_pod_is_kept_and_told() -> None:
+def test_a_changed_grant_of_a_bound_pod_stays_and_is_reported() -> None:
     ledger = a_ledger()
     assert ledger.observe(ObservedPod(uid="u1", grant=a_grant(mib=3000)), 0)
     assert not ledger.observe(ObservedPod(uid="u1", grant=a_grant(mib=1)), 1)

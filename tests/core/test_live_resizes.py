@@ -1,4 +1,4 @@
-"""From a question to a pod's next grant, and what the books hold meanwhile."""
+"""From a question to a pod's next grant, and what the ledger holds meanwhile."""
 
 import re
 from typing import Any
@@ -43,7 +43,7 @@ def asked(container: str = "a", card: str = "c0", **amounts: Any) -> Resize:
     return Resize(changes=(ShareChange(container=container, card=card, **amounts),))
 
 
-def books(*grants: Grant) -> Ledger:
+def a_ledger(*grants: Grant) -> Ledger:
     """They are bound."""
     ledger = Ledger()
     ledger.put_node("n", [CARD])
@@ -66,7 +66,7 @@ def grown(grant: Grant, mib: int) -> Grant:
 # -- the next grant
 
 
-def test_only_what_is_asked_changes() -> None:
+def test_only_what_is_requested_changes() -> None:
     grant = a_grant(a_share("a"), a_share("b", position=1))
     made = resized(grant, asked("b", cores_percent=10), VENDORS)
     assert isinstance(made, Grant)
@@ -92,10 +92,10 @@ def test_nothing_to_change_is_the_same_grant() -> None:
         (a_share(), Resize(changes=()), "changes: none"),
     ],
 )
-def test_what_makes_no_sense_is_told(share: Share, question: Resize, why: str) -> None:
-    told = resized(a_grant(share), question, VENDORS)
-    assert isinstance(told, str)
-    assert re.search(why, told), told
+def test_what_makes_no_sense_is_reported(share: Share, question: Resize, why: str) -> None:
+    reported = resized(a_grant(share), question, VENDORS)
+    assert isinstance(reported, str)
+    assert re.search(why, reported), reported
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_a_later_grant_differs_in_amounts_alone(other: Grant) -> None:
     assert follows(a_grant(a_share(mib=1), revision=1), a_grant())
 
 
-# -- the books
+# -- the ledger
 
 
-def test_both_amounts_are_held_until_it_is_known() -> None:
+def test_both_amounts_are_taken_until_it_is_known() -> None:
     for mib, between in ((9000, 9000), (1000, 4000)):
         for done in (True, False):
-            ledger = books(a_grant())
+            ledger = a_ledger(a_grant())
             assert ledger.resize(grown(a_grant(), mib)) is None
             assert held(ledger) == (between, 40)
             ledger.resized("u", done=done)
@@ -127,7 +127,7 @@ def test_both_amounts_are_held_until_it_is_known() -> None:
 
 
 def test_what_is_not_free_is_refused_and_nothing_changes() -> None:
-    ledger = books(a_grant(), a_grant(a_share(mib=10_000, cores=50), uid="v"))
+    ledger = a_ledger(a_grant(), a_grant(a_share(mib=10_000, cores=50), uid="v"))
     refusal = ledger.resize(grown(a_grant(), 6001))
     assert refusal is not None
     assert refusal.reason is Reason.CARD_INSUFFICIENT_MEMORY
@@ -142,21 +142,21 @@ def test_what_is_not_free_is_refused_and_nothing_changes() -> None:
 
 def test_init_containers_are_reckoned_as_ever() -> None:
     grant = a_grant(a_share("i", 9000, role=Role.INIT), a_share("a", 4000, position=1))
-    ledger = books(grant)
+    ledger = a_ledger(grant)
     assert ledger.resize(grown(grant, 8000)) is None
     ledger.resized("u", done=True)
     assert held(ledger)[0] == 9000
 
 
 def test_a_pod_that_is_not_bound_is_not_resized() -> None:
-    ledger = books()
+    ledger = a_ledger()
     assert ledger.resize(a_grant(revision=1)) is not None
     assert ledger.assume([a_grant()], 0) is None
     assert ledger.resize(a_grant(a_share(mib=1), revision=1)) is not None
 
 
-def test_the_later_of_two_grants_holds_in_whatever_order_they_are_seen() -> None:
-    ledger, later = books(a_grant()), a_grant(a_share(mib=9000), revision=1)
+def test_the_later_of_two_grants_holds_in_whatever_order_they_are_observed() -> None:
+    ledger, later = a_ledger(a_grant()), a_grant(a_share(mib=9000), revision=1)
     assert ledger.observe(ObservedPod(uid="u", grant=later), 1)
     assert held(ledger) == (9000, 40)
     assert not ledger.observe(ObservedPod(uid="u", grant=a_grant()), 2)
@@ -165,7 +165,7 @@ def test_the_later_of_two_grants_holds_in_whatever_order_they_are_seen() -> None
 
 def test_the_end_of_init_containers_changes_no_amount_that_is_not_settled() -> None:
     grant = a_grant(a_share("i", 9000, role=Role.INIT), a_share("a", 4000, position=1))
-    ledger, later = books(grant), grown(grant, 8000)
+    ledger, later = a_ledger(grant), grown(grant, 8000)
     assert ledger.resize(later) is None
     assert ledger.observe(ObservedPod(uid="u", grant=grant, init_over=True), 1)
     assert held(ledger)[0] == 9000
@@ -182,7 +182,7 @@ steps = st.lists(
 @given(steps)
 def test_no_order_of_resizes_exceeds_the_card(plays: list[tuple[str, int, bool | None]]) -> None:
     grants = {uid: a_grant(a_share(mib=3000, cores=20), uid=uid) for uid in "uvw"}
-    ledger = books(*grants.values())
+    ledger = a_ledger(*grants.values())
     for uid, mib, done in plays:
         entry = ledger.entry(uid)
         assert entry is not None

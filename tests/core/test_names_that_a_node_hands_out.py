@@ -17,7 +17,7 @@ AGENT = (
 )
 
 
-def told(
+def reported(
     limits: dict[str, Quantity], capacity: dict[str, Quantity], **annotations: str
 ) -> list[str]:
     """What is said of a placed pod about agents."""
@@ -32,18 +32,18 @@ def told(
 def test_names_that_the_nodes_plugin_lacks_need_an_agent(
     limits: dict[str, Quantity], name: str
 ) -> None:
-    assert told(limits, INSPUR) == [
+    assert reported(limits, INSPUR) == [
         f"container c0 needs Tessera's agent on node gpu-1: no device plugin there hands out {name}"
     ]
 
 
 def test_names_that_the_nodes_plugin_has_need_none() -> None:
     asked: dict[str, Quantity] = {"inspur.com/vcuda-core": 50, "inspur.com/vcuda-memory": 4}
-    assert told(asked, INSPUR) == []
+    assert reported(asked, INSPUR) == []
     register = {"hami.io/node-nvidia-register": REGISTER}
-    assert told(HAMI, {"nvidia.com/gpu": 10}, **register) == []
-    assert told(HAMI, {}, **register) == []
+    assert reported(HAMI, {"nvidia.com/gpu": 10}, **register) == []
+    assert reported(HAMI, {}, **register) == []
 
 
-def test_an_agent_that_is_there_is_not_asked_for() -> None:
-    assert told(TENCENT, INSPUR, **{"cards.tessera.dev/nvidia": AGENT}) == []
+def test_an_agent_that_is_there_is_not_required() -> None:
+    assert reported(TENCENT, INSPUR, **{"cards.tessera.dev/nvidia": AGENT}) == []

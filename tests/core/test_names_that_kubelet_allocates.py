@@ -28,7 +28,7 @@ ILUVATAR = {
     "iluvatar.ai/MR-V50-vgpu", "iluvatar.ai/BI-V150-vgpu", "iluvatar.ai/BI-V100-vgpu",
 }  # fmt: skip
 MTHREADS = {"mthreads.com/vgpu"}
-OURS = [sample for sample in BY_EXAMPLE if sample.values[0] != "acme"]
+AGENTS = [sample for sample in BY_EXAMPLE if sample.values[0] != "acme"]
 
 
 def published(vendor: str, **more: Any) -> Node:
@@ -60,8 +60,8 @@ def test_names_follow_the_configuration_and_count_where_a_dialect_is_off() -> No
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("dialect", "limits"), OURS)
-def test_every_container_that_asks_for_cards_has_one(
+@pytest.mark.parametrize(("dialect", "limits"), AGENTS)
+def test_every_container_that_requests_cards_has_one(
     dialect: str, limits: dict[str, Quantity]
 ) -> None:
     admission = admit(REGISTRY, a_pod(a_container(limits, limits)))
@@ -78,13 +78,13 @@ def test_they_are_among_the_dialects_own_names(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("giving", [ALLOCATE, "something newer"])
-def test_our_agent_says_that_kubelet_asks_it(giving: str) -> None:
+def test_our_agent_says_that_kubelet_calls_it(giving: str) -> None:
     on = node_cards_with_allocations(REGISTRY, published("nvidia", giving=giving), {})
     assert on.allocated == AllocatedResources(by_agent=frozenset(NVIDIA))
     assert on.given == {"nvidia"}
 
 
-def test_the_runtime_asks_our_agent_where_it_says_nothing() -> None:
+def test_the_runtime_calls_our_agent_where_it_says_nothing() -> None:
     on = node_cards_with_allocations(REGISTRY, published("nvidia"), {})
     assert not on.allocated
     assert on.given == {"nvidia"}
@@ -92,7 +92,7 @@ def test_the_runtime_asks_our_agent_where_it_says_nothing() -> None:
 
 @pytest.mark.parametrize(("vendor", "names"), [("iluvatar", ILUVATAR), ("mthreads", MTHREADS)])
 @pytest.mark.parametrize("more", [{}, {"giving": ALLOCATE}])
-def test_a_vendors_plugin_is_asked_whatever_our_agent_does(
+def test_a_vendors_plugin_is_called_whatever_our_agent_does(
     vendor: str, names: set[str], more: dict[str, str]
 ) -> None:
     on = node_cards_with_allocations(REGISTRY, published(vendor, **more), {})
@@ -100,7 +100,7 @@ def test_a_vendors_plugin_is_asked_whatever_our_agent_does(
     assert on.given == frozenset()
 
 
-def test_and_where_no_agent_of_ours_is() -> None:
+def test_and_where_no_agent_is() -> None:
     amounts = {"mthreads.com/sgpu-core": 32, "mthreads.com/sgpu-memory": 192}
     assert allocated(a_node(capacity=amounts)) == AllocatedResources(
         by_own_plugin=frozenset(MTHREADS)

@@ -39,11 +39,11 @@ def a_grant_of(uid: str, gib: int, **changes: object) -> str:
     return encode_grant(replace(grant, **changes))
 
 
-def test_a_grant_of_ours_is_taken_as_written() -> None:
+def test_a_grant_of_tessera_is_taken_as_written() -> None:
     holder = a_pod(a_container(), uid="u", node="n1", annotations={GRANT_KEY: a_grant_of("u", 12)})
-    books = planner(holder)
-    assert books.warnings == []
-    assert (verdict(books, 5), verdict(books, 4)) == ("waiting", "placed")
+    ledger = planner(holder)
+    assert ledger.warnings == []
+    assert (verdict(ledger, 5), verdict(ledger, 4)) == ("waiting", "placed")
 
 
 @pytest.mark.parametrize(
@@ -59,15 +59,15 @@ def test_a_grant_that_is_not_the_pods_own_is_counted_by_its_requests(text: str) 
     holder = a_pod(
         a_container({"acme.com/gib": 12}), uid="u", node="n1", annotations={GRANT_KEY: text}
     )
-    books = planner(holder)
-    assert "counted by its own requests" in books.warnings[0]
-    assert (verdict(books, 5), verdict(books, 4)) == ("waiting", "placed")
+    ledger = planner(holder)
+    assert "counted by its own requests" in ledger.warnings[0]
+    assert (verdict(ledger, 5), verdict(ledger, 4)) == ("waiting", "placed")
 
 
 def test_a_grant_of_a_newer_release_closes_its_node() -> None:
     text = json.dumps({"version": 2, "shares": "unknown"})
-    books = planner(a_pod(a_container(), uid="u", node="n1", annotations={GRANT_KEY: text}))
-    outcome = books.plan(a_pod(a_container({"acme.com/gib": 1})), NOW_NS)
+    ledger = planner(a_pod(a_container(), uid="u", node="n1", annotations={GRANT_KEY: text}))
+    outcome = ledger.plan(a_pod(a_container({"acme.com/gib": 1})), NOW_NS)
     assert outcome.reasons[0].reason is Reason.NODE_BLOCKED
 
 
@@ -81,16 +81,16 @@ def test_running_pods_that_would_be_refused_today_are_counted() -> None:
 
 
 def test_a_running_pod_whose_requests_make_no_sense_closes_its_node() -> None:
-    books = planner(a_pod(a_container({"acme.com/gib": "1.5"}), node="n1"))
-    assert "1.5: write a whole number" in books.warnings[0]
-    assert verdict(books, 1) is Verdict.WAITING
+    ledger = planner(a_pod(a_container({"acme.com/gib": "1.5"}), node="n1"))
+    assert "1.5: write a whole number" in ledger.warnings[0]
+    assert verdict(ledger, 1) is Verdict.WAITING
 
 
-def test_a_node_that_lies_is_told_and_takes_no_more() -> None:
+def test_a_node_that_lies_is_reported_and_takes_no_more() -> None:
     holders = [a_pod(a_container({"acme.com/gib": 12}), name=f"p{i}", node="n1") for i in "ab"]
-    books = planner(*holders)
-    assert "card A0 is granted beyond what it has: 24576 of 16384 MiB" in books.warnings[-1]
-    assert verdict(books, 1) is Verdict.WAITING
+    ledger = planner(*holders)
+    assert "card A0 is granted beyond what it has: 24576 of 16384 MiB" in ledger.warnings[-1]
+    assert verdict(ledger, 1) is Verdict.WAITING
 
 
 def test_what_a_dialect_placed_counts_when_it_is_switched_off() -> None:
@@ -99,14 +99,14 @@ def test_what_a_dialect_placed_counts_when_it_is_switched_off() -> None:
         a_container({"acme.com/gib": 12}), uid="u", node="n1",
         annotations={"acme.com/given": "c0=A0"},
     )  # fmt: skip
-    books = Planner(off, Cluster(nodes=[NODE], bound=[holder]))
-    assert list(books.ledger.charges_on("n1")) == ["A0"]
-    outcome = books.plan(a_pod(a_container({"acme.com/gib": 1})), NOW_NS)
+    ledger = Planner(off, Cluster(nodes=[NODE], bound=[holder]))
+    assert list(ledger.ledger.charges_on("n1")) == ["A0"]
+    outcome = ledger.plan(a_pod(a_container({"acme.com/gib": 1})), NOW_NS)
     assert outcome.verdict is Verdict.IGNORED
     assert outcome.message == "asks for accelerators in dialect acme, which is switched off"
 
 
-def test_quota_that_depends_on_the_card_is_told_card_by_card() -> None:
+def test_quota_that_depends_on_the_card_is_reported_card_by_card() -> None:
     limit = Limit(namespace="default", source="q", memory_bytes=8 << 30)
     (outcome,) = plan(
         [a_pod(a_container({"acme.com/card": 1}))], [NODE], extra=[acme], limits=[limit]

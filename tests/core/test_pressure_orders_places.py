@@ -70,7 +70,7 @@ def put(placer: Placer, pod: PodRequest) -> tuple[str, ...]:
     return found.node, *(share.card for share in found.shares)
 
 
-def test_without_hints_nothing_is_heeded() -> None:
+def test_without_hints_nothing_is_followed() -> None:
     placer, pod = a_cluster(packer=Packer()), a_pod()
     wanted = units(pod)
     assert placer.with_pressure(pod.uid, wanted) is wanted
@@ -137,7 +137,7 @@ def test_a_pod_that_names_an_order_keeps_it_and_only_equals_are_decided() -> Non
         (NodeOrder.MOST_ALLOCATED, {"n2": 40}),
     ],
 )
-def test_orders_that_do_not_give_way_are_kept(order: NodeOrder, used: Mapping[str, float]) -> None:
+def test_orders_that_do_not_give_way_stay(order: NodeOrder, used: Mapping[str, float]) -> None:
     placer = a_cluster(packer=Packer(), used=used)
     assert put(placer, a_pod(order=order))[0] == "n2"
     hot(placer, "n2", 0)
@@ -184,7 +184,7 @@ def test_a_begun_card_that_rests_is_taken_before_one_that_nobody_holds() -> None
     assert put(placer, a_pod())[0] == "n1"
 
 
-def test_that_a_card_is_held_says_nothing_to_who_takes_all_of_it() -> None:
+def test_that_a_card_is_taken_says_nothing_to_who_takes_all_of_it() -> None:
     placer = a_cluster(packer=Packer(), cards=2, used={"n0": 20})
     hot(placer, "n0", 1)
     assert put(placer, a_pod(cores=100))[0] == "n1"
@@ -231,7 +231,7 @@ def test_a_snapshot_keeps_the_pressure_that_it_was_taken_with() -> None:
     assert placer.fleet.cards.pressure.any()
 
 
-def test_scores_for_pods_that_wish_go_by_it_too() -> None:
+def test_scores_for_pods_that_have_preferences_go_by_it_too() -> None:
     ledger = Ledger()
     for n in NAMES:
         ledger.put_node(n, [a_card(f"{n}-0")])

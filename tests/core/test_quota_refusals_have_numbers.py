@@ -1,4 +1,4 @@
-"""A pod that a quota keeps waiting is told which object, what it allows, what is used and what the
+"""A pod that a quota keeps waiting learns which object, what it allows, what is used and what the
 pod asks, in every dimension; and the cards of a node that has too few say their own reasons."""
 
 import pytest
@@ -49,7 +49,7 @@ WHOLE = {"memory_percent": 100, "exclusive": True}
 
 
 @pytest.mark.parametrize(
-    ("limit", "asked", "told"),
+    ("limit", "asked", "reported"),
     [
         pytest.param(
             {"memory_bytes": 12 * GIB}, {**WHOLE},
@@ -78,7 +78,7 @@ WHOLE = {"memory_percent": 100, "exclusive": True}
     ],
 )  # fmt: skip
 def test_the_limit_is_named_with_its_numbers(
-    limit: dict[str, object], asked: dict[str, object], told: str
+    limit: dict[str, object], asked: dict[str, object], reported: str
 ) -> None:
     ledger, pod = a_ledger(limit), a_pod(**asked)
     allowance = ledger.allowance("team")
@@ -87,7 +87,7 @@ def test_the_limit_is_named_with_its_numbers(
     assert isinstance(unfit, NoFit)
     whys = reasons_of_node("n1", unfit)
     (why,) = [w for w in whys if w.reason is Reason.RESOURCE_QUOTA_NOT_FIT]
-    assert why.message.endswith(f"ResourceQuotaNotFit: AcceleratorQuota team/gpus {told}")
+    assert why.message.endswith(f"ResourceQuotaNotFit: AcceleratorQuota team/gpus {reported}")
 
 
 def test_each_card_of_a_node_with_too_few_has_its_own_reason() -> None:

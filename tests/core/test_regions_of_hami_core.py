@@ -60,7 +60,7 @@ def test_a_region_that_is_not_set_up_yet_says_so() -> None:
         read_region(bytes(SIZES[1] + 1))
 
 
-def test_a_newer_region_is_told_apart() -> None:
+def test_a_newer_region_is_distinguished() -> None:
     data = a_region(1)
     pack_into("<I", data, 4, 2)
     with pytest.raises(NotARegion, match="version 2"):

@@ -1,4 +1,4 @@
-"""What counts of a report, whoever reads it."""
+"""What counts of a report, whatever reads it."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ class Reading:
         self.doubts.append((node, doubt))
 
     def message(
-        self, told: DeviceState | NodeUsage, *, by: MessageSigner | None = ACME, subject: str = "",
-        order: tuple[int, int] | None = None,
+        self, reported: DeviceState | NodeUsage, *, by: MessageSigner | None = ACME,
+        subject: str = "", order: tuple[int, int] | None = None,
     ) -> ReceivedReport:  # fmt: skip
         self.sequence += 1
-        data, order = encode(told), order or (1, self.sequence)
+        data, order = encode(reported), order or (1, self.sequence)
         where = (
-            subjects.usage("default", told.node)
-            if isinstance(told, NodeUsage)
-            else subjects.device("default", told.node, told.vendor)
+            subjects.usage("default", reported.node)
+            if isinstance(reported, NodeUsage)
+            else subjects.device("default", reported.node, reported.vendor)
         )
         envelope = Envelope(
             id=str(self.sequence), source="/tessera/agent/x", type="t", time="", epoch=order[0],
@@ -77,9 +77,9 @@ class Reading:
         return ReceivedReport(subject=subject or where, envelope=envelope, data=data)
 
     def usage(self, *uses: ContainerUse, **more: object) -> NodeUsage | None:
-        told = NodeUsage(node="n0", vendor="acme", at=1e9, interval_s=2, containers=uses)
-        told = msgspec.structs.replace(told, **more)
-        return self.reports.usage(self.message(told), {"u": GRANT}.get)
+        reported = NodeUsage(node="n0", vendor="acme", at=1e9, interval_s=2, containers=uses)
+        reported = msgspec.structs.replace(reported, **more)
+        return self.reports.usage(self.message(reported), {"u": GRANT}.get)
 
 
 def a_use(*cards: CardUse, uid: str = "u", container: str = "c") -> ContainerUse:
@@ -90,7 +90,7 @@ STATE = DeviceState(node="n0", vendor="acme")
 
 
 @pytest.mark.parametrize(
-    ("told", "by", "subject", "doubt"),
+    ("reported", "by", "subject", "doubt"),
     [
         (replace(STATE, vendor="bogus"), ACME, "", ("n0", Doubt.VENDOR)),
         (replace(STATE, vendor="other"), ACME, "", ("n0", Doubt.NODE)),
@@ -103,18 +103,18 @@ STATE = DeviceState(node="n0", vendor="acme")
     ],
 )
 def test_a_state_is_its_own_nodes_agents(
-    told: DeviceState, by: MessageSigner | None, subject: str, doubt: tuple[str, Doubt]
+    reported: DeviceState, by: MessageSigner | None, subject: str, doubt: tuple[str, Doubt]
 ) -> None:
     reading = Reading()
-    assert reading.reports.state(reading.message(told, by=by, subject=subject)) is None
+    assert reading.reports.state(reading.message(reported, by=by, subject=subject)) is None
     assert reading.doubts == [doubt]
 
 
 def test_what_is_right_counts() -> None:
     reading = Reading()
     for node in NODES:
-        told = replace(STATE, node=node)
-        assert reading.reports.state(reading.message(told)) == told
+        reported = replace(STATE, node=node)
+        assert reading.reports.state(reading.message(reported)) == reported
     assert reading.usage(a_use(USE)) is not None
     assert reading.doubts == []
 
@@ -193,8 +193,8 @@ def test_pods_on_one_card_use_no_more_than_it_has_together() -> None:
     reading = Reading()
     grants = {f"u{i}": replace(GRANT, uid=f"u{i}", name=f"p{i}") for i in range(4)}
     uses = tuple(a_use(replace(USE, memory_bytes=500 * MIB), uid=uid) for uid in grants)
-    told = NodeUsage(node="n0", vendor="acme", at=1e9, interval_s=2, containers=uses)
-    usage = reading.reports.usage(reading.message(told), grants.get)
+    reported = NodeUsage(node="n0", vendor="acme", at=1e9, interval_s=2, containers=uses)
+    usage = reading.reports.usage(reading.message(reported), grants.get)
     assert usage is not None
     memory = [use.memory_bytes for one in usage.containers for use in one.cards]
     assert memory == [MIB_OF_CARD * MIB // 4] * 4

@@ -1,4 +1,4 @@
-"""Pods of several containers: what fits is found, and what is found fits the books."""
+"""Pods of several containers: what fits is found, and what is found fits the ledger."""
 
 import itertools
 
@@ -118,7 +118,7 @@ limits = st.builds(
     st.lists(st.tuples(roles, requests), min_size=1, max_size=4),
     st.lists(limits, max_size=2),
 )
-def test_what_placement_finds_the_books_take(
+def test_what_placement_finds_the_ledger_takes(
     used: list[int],
     other: list[int],
     asked: list[tuple[Role, Request]],

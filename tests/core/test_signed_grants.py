@@ -13,7 +13,7 @@ A_GRANT = Grant(uid="u-1", namespace="team", name="job", node="n1", shares=())
 SIGNED = SIGNER.sign(encode_grant(A_GRANT))
 
 
-def test_a_signed_grant_is_ours_and_reads_as_before() -> None:
+def test_a_signed_grant_is_tesseras_and_reads_as_before() -> None:
     assert VERIFIER.problem(SIGNED) == ""
     assert decode_grant(SIGNED) == A_GRANT
 
@@ -22,7 +22,7 @@ def test_an_unsigned_grant_is_not() -> None:
     assert VERIFIER.problem(encode_grant(A_GRANT)) == "it has no signature"
 
 
-def test_another_key_is_not_ours() -> None:
+def test_another_key_belongs_to_another() -> None:
     other = Signer(bytes(32)).sign(encode_grant(A_GRANT))
     assert "not known here" in VERIFIER.problem(other)
 
@@ -45,7 +45,7 @@ def test_a_truncated_grant_is_noticed(length: int) -> None:
 
 
 @given(st.text())
-def test_nonsense_is_never_ours(text: str) -> None:
+def test_nonsense_is_never_a_grant(text: str) -> None:
     assert VERIFIER.problem(text)
 
 

@@ -1,4 +1,4 @@
-"""The second reckoning of the books is right by itself: small cases, worked out by hand."""
+"""The second reckoning of the ledger is right by itself: small cases, worked out by hand."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ from tessera_core.fleet.charges import charges
 from tessera_schema.grants import Grant, Share, encode_grant
 from tessera_schema.requests import Role
 from tests.core.reckoning import counts
-from tests.core.reference import Shown, inits_are_over, overfull, sums
+from tests.core.reference import ObservedPod, inits_are_over, overfull, sums
 
 
 def a_share(position: int, mib: int, role: str = "app", **more: Any) -> dict[str, Any]:
@@ -46,14 +46,14 @@ ENDED: dict[str, Any] = {
 def test_containers_that_live_at_the_same_time_are_added_up(
     shares: list[dict[str, Any]], memory: int, slots: int, without_init: int
 ) -> None:
-    total = sums([Shown(a_grant(*shares), "{}")])
+    total = sums([ObservedPod(a_grant(*shares), "{}")])
     assert total.cards["n", "acme", 0] == {
         "memory": memory, "cores": slots * 12_500, "slots": slots, "alone": 0,
     }  # fmt: skip
     assert total.namespaces["team"] == {"memory": memory, "cores": slots * 12_500, "cards": 1}
-    over = sums([Shown(a_grant(*shares), json.dumps(ENDED))])
+    over = sums([ObservedPod(a_grant(*shares), json.dumps(ENDED))])
     assert over.cards["n", "acme", 0]["memory"] == without_init
-    both = sums([Shown(a_grant(*shares), json.dumps(ENDED))], init_counts=True)
+    both = sums([ObservedPod(a_grant(*shares), json.dumps(ENDED))], init_counts=True)
     assert both == total
 
 
@@ -81,7 +81,7 @@ def test_a_card_is_overfull_in_any_of_its_dimensions() -> None:
         ([[alone, a_share(1, 1)]], False),
         ([[alone], [a_share(0, 1)]], True),
     ):
-        assert bool(overfull(sums([Shown(a_grant(*p)) for p in pods]), has)) is wrong
+        assert bool(overfull(sums([ObservedPod(a_grant(*p)) for p in pods]), has)) is wrong
 
 
 shares = st.builds(
@@ -100,7 +100,7 @@ shares = st.builds(
 
 
 @given(st.lists(shares, max_size=8, unique_by=lambda share: (share.position, share.card)))
-def test_the_books_charge_what_the_reference_reckons(held: list[Share]) -> None:
+def test_the_ledger_charges_what_the_reference_reckons(held: list[Share]) -> None:
     """Each container has one role; app containers come after all others."""
     roles = {share.position: share.role for share in held}
     last = {Role.APP: 10, Role.INIT: 0, Role.SIDECAR: 0}
@@ -110,6 +110,6 @@ def test_the_books_charge_what_the_reference_reckons(held: list[Share]) -> None:
     )
     grant = Grant(uid="u", namespace="team", name="p", node="n", shares=ordered)
     for over in (False, True):
-        shown = Shown(encode_grant(grant), json.dumps(ENDED) if over else "{}")
+        shown = ObservedPod(encode_grant(grant), json.dumps(ENDED) if over else "{}")
         found = {("n", card): counts(c) for card, c in charges(ordered, init_over=over).items()}
         assert sums([shown]).ids == found

@@ -1,4 +1,4 @@
-"""Memory in a wrong unit is told what was probably meant, in every dialect alike."""
+"""Memory in a wrong unit is answered with what was probably meant, in every dialect alike."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def refused(limits: dict[str, Quantity]) -> str:
 def test_a_gib_is_refused_wherever_other_units_are_counted(
     limits: dict[str, Quantity], written: str, remedy: str
 ) -> None:
-    told = refused(limits)
-    assert told.startswith(written)
-    assert told.endswith(f"no card has that much. For 1 GiB write {remedy}.")
+    reported = refused(limits)
+    assert reported.startswith(written)
+    assert reported.endswith(f"no card has that much. For 1 GiB write {remedy}.")
 
 
 def test_bytes_are_refused_where_mib_were_meant() -> None:
@@ -63,7 +63,7 @@ def test_most_and_least_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "written", "told"),
+    ("unit", "written", "reported"),
     [
         (MIBS, "500Mi", "For 500 MiB write 500."),
         (MIBS, "0.5Gi", "For 0.5 GiB write 512."),
@@ -77,23 +77,25 @@ def test_most_and_least_are_taken() -> None:
     ],
 )
 def test_too_much_is_converted_from_what_was_written(
-    unit: MemoryUnit, written: Quantity, told: str
+    unit: MemoryUnit, written: Quantity, reported: str
 ) -> None:
     remedy = unit.too_much(written, 1 << 40)
-    assert remedy.endswith(f"this resource counts {unit.words}, and no card has that much. {told}")
+    assert remedy.endswith(
+        f"this resource counts {unit.words}, and no card has that much. {reported}"
+    )
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "reported"),
     [
         ("8GB", "For 8 GB write 7630, rounded up."),
         ("8 GiB", "For 8 GiB write 8192."),
         ("500m", "For 500 MiB write 500."),
     ],
 )
-def test_what_is_no_amount_may_still_be_a_size(written: str, told: str) -> None:
+def test_what_is_no_amount_may_still_be_a_size(written: str, reported: str) -> None:
     limits: dict[str, Quantity] = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": written}
-    assert refused(limits).endswith(f"This resource counts MiB. {told}")
+    assert refused(limits).endswith(f"This resource counts MiB. {reported}")
 
 
 @pytest.mark.parametrize("written", ["lots", "-1", "1.5", ""])

@@ -31,7 +31,7 @@ def limits(parent: int = 90, ro: str = "ro,nosuid") -> str:
     ids=["alone", "in a volume", "covered", "taken off", "never there", "covered itself",
          "another root", "a name that begins alike", "outside of its root", "no lines"],
 )  # fmt: skip
-def test_the_one_that_is_seen(lines: list[str], id_: int | None) -> None:
+def test_the_one_that_is_observed(lines: list[str], id_: int | None) -> None:
     found = mount_of(parse_mountinfo("\n".join(lines)), PATH)
     assert (found.id if found else None) == id_
 

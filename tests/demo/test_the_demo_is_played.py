@@ -30,7 +30,7 @@ def folder() -> Iterator[Path]:
         yield Path(made)
 
 
-def test_a_long_tmpdir_is_told(tmp_path: Path) -> None:
+def test_a_long_tmpdir_is_reported(tmp_path: Path) -> None:
     long = tmp_path / ("long" * 20)
     long.mkdir()
     done = subprocess.run(PLAYED, capture_output=True, env=environment(long), check=False)
@@ -88,7 +88,7 @@ def test_it_ends_right_and_leaves_nothing(folder: Path, more: list[str]) -> None
         errors.seek(0)
         said = errors.read().decode()
     (folder / "said").unlink()
-    assert status == 0, said  # every promise was kept: see test_promises_are_judged
+    assert status == 0, said  # every promise was kept: see test_promises_are_evaluated
     pods = by_name(answer)
     checks = msgspec.json.decode(answer)["checks"]
     assert [check for check in checks if not check["passed"]] == []
@@ -123,7 +123,7 @@ def test_it_ends_right_and_leaves_nothing(folder: Path, more: list[str]) -> None
 def test_whatever_ends_it_ends_everything(
     folder: Path, number: signal.Signals, at: bytes, status: int
 ) -> None:
-    # Whoever runs the tests in the background may ignore a signal, and hand that down.
+    # A shell that runs the tests in the background may ignore a signal, and hand that down.
     with subprocess.Popen(
         ["env", "--default-signal=INT,HUP", *PLAYED], stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, env=environment(folder),

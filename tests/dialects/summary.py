@@ -105,7 +105,7 @@ def table(recorder: Recorder) -> str:
 
 
 def on_page(text: str) -> str:
-    """The part of a page that is ours. Raises ValueError where it has none."""
+    """The part of a page that is generated. Raises ValueError where it has none."""
     return text[text.index(BEGIN) + len(BEGIN) : text.index(END)].strip("\n") + "\n"
 
 

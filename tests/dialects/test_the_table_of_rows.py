@@ -22,7 +22,7 @@ def test_the_page_shows_the_table_that_the_tests_make() -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.folders[0])
-def test_no_row_is_both_left_out_and_held_otherwise(system: object) -> None:
+def test_no_row_is_both_left_out_and_covered_otherwise(system: object) -> None:
     (found,) = (s for s in SYSTEMS if s is system)
     assert not found.out & set(found.deviating.split())
     assert found.out <= found.rows.keys()

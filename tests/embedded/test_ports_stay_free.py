@@ -1,4 +1,4 @@
-"""A port is nobody else's from the moment in which it is chosen, whoever starts late or again."""
+"""A port is nobody else's from the moment in which it is chosen, whatever starts late or again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_until_somebody_listens_there_nobody_answers() -> None:
         socket.create_connection(("127.0.0.1", port))
 
 
-def test_who_asks_for_any_port_does_not_get_one_that_is_held() -> None:
+def test_who_wants_any_port_does_not_get_one_that_is_taken() -> None:
     with reserved_ports(1) as (port,):
         for _ in range(200):
             with socket.create_server(("127.0.0.1", 0)) as another:

@@ -59,10 +59,14 @@ def built() -> Path:
 
 def read(files: list[bytes]) -> list[bool]:
     """Which of them the hook's reader takes."""
-    told = b"".join(struct.pack("=I", len(data)) + data for data in files)
+    reported = b"".join(struct.pack("=I", len(data)) + data for data in files)
     with tempfile.TemporaryDirectory() as folder:
         ran = subprocess.run(
-            [built(), f"{folder}/limits"], input=told, capture_output=True, check=False, timeout=60
+            [built(), f"{folder}/limits"],
+            input=reported,
+            capture_output=True,
+            check=False,
+            timeout=60,
         )
     assert ran.returncode == 0, ran.stderr.decode(errors="replace")[-3000:]
     return [answer == ord("1") for answer in ran.stdout]

@@ -1,5 +1,5 @@
 """Pods of all dialects from creation to their end: they are answered, never refused after having
-been admitted, never given more than there is, and leave nothing in the books."""
+been admitted, never given more than there is, and leave nothing in the ledger."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _container(random: Random, name: str) -> Json:
 
 
 class World:
-    """The books that are tested."""
+    """The ledger that is tested."""
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
         """Two nodes with cards of every vendor."""
@@ -136,7 +136,7 @@ _result: Final = msgspec.json.Decoder(ExtenderFilterResult).decode
 _pod_of: Final = msgspec.json.Decoder(Pod).decode
 
 
-def lives(world: type[World], pods: list[Json]) -> None:
+def runs(world: type[World], pods: list[Json]) -> None:
     """From creation to the end."""
     tested = world(NODES)
     for now, pod in enumerate(pods):
@@ -188,7 +188,7 @@ def _cards(node: str) -> tuple[Card, ...]:
 
 
 def _within(ledger: Ledger) -> None:
-    """By sums of the grants, without the books' own arithmetic."""
+    """By sums of the grants, without the ledger's own arithmetic."""
     for node in NODES:
         for card in _cards(node):
             shares = [
@@ -204,5 +204,5 @@ def _within(ledger: Ledger) -> None:
 
 
 def pods(world: type[World] = World) -> Fuzzer:
-    """With the books that are tested."""
-    return Fuzzer("pods", make, lambda made: lives(world, made), 400)
+    """With the ledger that is tested."""
+    return Fuzzer("pods", make, lambda made: runs(world, made), 400)

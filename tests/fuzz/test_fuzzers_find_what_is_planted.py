@@ -76,7 +76,7 @@ def test_a_stream_that_is_read_otherwise_in_pieces_is_found() -> None:
     assert "lost where it was cut" in finds(decoding.decoding(planted))
 
 
-def test_books_that_give_more_than_there_is_are_found() -> None:
+def test_a_ledger_that_gives_more_than_there_is_is_found() -> None:
     class Generous(pods.World):
         def publish(self, node: str, cards: tuple[Card, ...]) -> None:
             most = [replace(card, memory_bytes=4 * card.memory_bytes) for card in cards]

@@ -1,5 +1,5 @@
-"""Usage with odd numbers, through the smoother and into quotas: what is told of it stays finite,
-not negative, and within what containers can use."""
+"""Usage with odd numbers, through the smoother and into quotas: what is published of it stays
+finite, not negative, and within what containers can use."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ NUMBERS: Final = (
 )  # fmt: skip
 
 
-class Told(Struct, frozen=True):
+class Published(Struct, frozen=True):
     """Messages and the seconds between them."""
 
     messages: tuple[bytes, ...]
     waits: tuple[float, ...]
 
 
-def make(random: Random) -> Told:
+def make(random: Random) -> Published:
     """What an agent says that was broken into, or is merely broken."""
     number = random.choice((1, 3, 10))
-    return Told(
+    return Published(
         tuple(_message(random) for _ in range(number)),
         tuple(random.choice((0.0, 0.1, 5.0, 5.0, 60.0, 3600.0)) for _ in range(number)),
     )
@@ -95,17 +95,19 @@ def _message(random: Random) -> bytes:
     )  # fmt: skip
 
 
-def check(smoothing: type[Smoother], told: Told) -> None:
+def check(smoothing: type[Smoother], reported: Published) -> None:
     """One after the other."""
     now = 100.0
     usage, reports = UsageListener(_reports(), GRANTS.get, lambda: now, 30.0), _reports()
     smoother = smoothing()
-    for sequence, (data, wait_s) in enumerate(zip(told.messages, told.waits, strict=True)):
+    for sequence, (data, wait_s) in enumerate(zip(reported.messages, reported.waits, strict=True)):
         now += wait_s
-        news = _news(data, sequence)
-        usage.receive(news)
+        messages = _messages(data, sequence)
+        usage.receive(messages)
         with suppress(msgspec.DecodeError):
-            message = ReceivedReport(subject=news.subject, envelope=news.envelope, data=data)
+            message = ReceivedReport(
+                subject=messages.subject, envelope=messages.envelope, data=data
+            )
             counted = reports.usage(message, GRANTS.get)
             if counted is not None:
                 smoother.take(counted, now)
@@ -125,7 +127,7 @@ def _reports() -> AgentReports:
     return reports
 
 
-def _news(data: bytes, sequence: int) -> Message:
+def _messages(data: bytes, sequence: int) -> Message:
     order = (1, sequence + 1)
     return Message(
         subject=subjects.usage("c", "n0"), data=data,
@@ -156,4 +158,4 @@ def _numbers(value: Any) -> list[float]:
 
 def usages(smoothing: type[Smoother] = Smoother) -> Fuzzer:
     """With the smoother that is tested."""
-    return Fuzzer("usages", make, lambda told: check(smoothing, told), 600)
+    return Fuzzer("usages", make, lambda reported: check(smoothing, reported), 600)

@@ -22,9 +22,9 @@ def rows() -> list[tuple[str, str, str, str]]:
     tables = cells.count(HEAD)
     assert tables == cells.count(["---"] * 4) == sum(line[:3] == "## " for line in lines)
     return [
-        (what, bound, where, told)
-        for what, bound, where, told in cells
-        if [what, bound, where, told] != HEAD and what != "---"
+        (what, bound, where, reported)
+        for what, bound, where, reported in cells
+        if [what, bound, where, reported] != HEAD and what != "---"
     ]
 
 
@@ -47,8 +47,8 @@ def in_code(where: str) -> float:
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[2].strip("`"))
 def test_a_bound_is_the_one_of_the_code(row: tuple[str, str, str, str]) -> None:
-    what, bound, where, told = row
+    what, bound, where, reported = row
     number, _, unit = bound.partition(" ")
     assert what
-    assert told
+    assert reported
     assert float(number.replace(",", "")) * UNITS[unit] == in_code(where.strip("`"))

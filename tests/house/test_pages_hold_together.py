@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-# Words that puzzle readers in another language: "who" is for people, "tell" for people that speak.
+# Words that puzzle readers in another language: "who" is for people, `tell` for people that speak.
 PUZZLING = re.compile(r"\b(whoever|whom|anew|tells|heed|heard|bears|he|his|him)\b", re.IGNORECASE)
 
 

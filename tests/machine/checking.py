@@ -15,7 +15,7 @@ from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.grants import Grant, encode_grant
 from tessera_schema.reasons import Reason
 from tests.core.reckoning import counts
-from tests.core.reference import Shown, sums
+from tests.core.reference import ObservedPod, sums
 from tests.machine.cluster import RECEIVED_S, SETTINGS, SHAPES
 from tests.machine.replicas import Replica
 from tests.machine.simulation import Simulation
@@ -163,7 +163,7 @@ async def _ledger_is_true(world: Simulation, scheduler: Scheduler) -> None:
     assert {e.phase for e in own.values()} <= {AllocationPhase.BOUND}
     held = truth.granted()
     shown = (
-        Shown(encode_grant(bound.grant), msgspec.json.encode(pod).decode())
+        ObservedPod(encode_grant(bound.grant), msgspec.json.encode(pod).decode())
         for pod, bound in truth.living()
     )
     assert sums(shown).ids == {place: counts(charge) for place, charge in held.items()}

@@ -67,7 +67,7 @@ def node_programs(*, on_screen: bool = False) -> Path:
     KubeBinMissing also where the machine lacks something else."""
     if problem := _missing():
         raise KubeBinMissing(problem)
-    return kube_bin(*CLUSTER_PROGRAMS, *PROGRAMS, heard=on_screen)
+    return kube_bin(*CLUSTER_PROGRAMS, *PROGRAMS, received=on_screen)
 
 
 @pytest.fixture(scope="session")

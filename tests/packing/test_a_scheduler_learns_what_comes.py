@@ -82,7 +82,7 @@ async def place(world: FakeCluster, scheduler: Scheduler, name: str, **annotatio
     return node
 
 
-async def test_a_history_that_was_kept_is_learned_from_at_once() -> None:
+async def test_a_history_that_was_saved_is_learned_from_at_once() -> None:
     world = FakeCluster()
     write(world, a_past(world))
     async with leading(world) as scheduler:
@@ -105,7 +105,7 @@ async def test_a_pod_that_names_an_order_of_nodes_or_cards_has_its_own() -> None
         assert await place(world, scheduler, "c", node=" ") == "n1"
 
 
-async def test_a_pod_can_ask_for_either_order_by_name() -> None:
+async def test_a_pod_can_request_either_order_by_name() -> None:
     world = FakeCluster()
     write(world, a_past(world))
     async with leading(world) as scheduler:
@@ -116,7 +116,7 @@ async def test_a_pod_can_ask_for_either_order_by_name() -> None:
 
 
 @pytest.mark.parametrize("reserve", [False, True])
-async def test_whole_nodes_are_kept_back_where_that_is_set(reserve: bool) -> None:  # noqa: FBT001  (a parameter)
+async def test_whole_nodes_are_set_apart_where_that_is_set(reserve: bool) -> None:  # noqa: FBT001  (a parameter)
     world = FakeCluster()
     write(world, a_past(world))
     config = msgspec.structs.replace(settings(), packing=PackingSettings(reserve=reserve))
@@ -128,7 +128,7 @@ async def test_whole_nodes_are_kept_back_where_that_is_set(reserve: bool) -> Non
         assert len(packer.state.reserved(1)) == reserve
 
 
-async def test_where_it_is_not_the_default_only_pods_that_ask_are_packed() -> None:
+async def test_where_it_is_not_the_default_only_pods_that_request_are_packed() -> None:
     world = FakeCluster()
     write(world, a_past(world))
     async with leading(world, config=ASKED) as scheduler:
@@ -152,9 +152,7 @@ async def test_an_order_that_nobody_knows_is_refused_by_name() -> None:
     )
 
 
-async def test_an_order_that_the_configuration_names_is_kept_although_it_is_the_default_one() -> (
-    None
-):
+async def test_an_order_that_the_configuration_names_stays_although_it_is_the_default_one() -> None:
     world = FakeCluster()
     write(world, a_past(world))
     named = load({"hami": {"node_scheduler_policy": "binpack"}})
@@ -268,7 +266,7 @@ async def test_where_nobody_counted_the_pods_that_run_are_the_history() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"version":1}', "[]"])
-async def test_a_text_that_cannot_be_read_is_begun_anew(text: str) -> None:
+async def test_a_text_that_cannot_be_read_is_started_again(text: str) -> None:
     world = FakeCluster()
     write(world, text)
     async with leading(world, config=QUICK) as scheduler:

@@ -171,8 +171,8 @@ def test_the_values_are_equal_too() -> None:
     fleet, state, history = fleet_of(nodes), PackingState(), History()
     for pod in PAST * 2:
         history.add(a_pod(a_request(pod)), 0)
-    outlook = learn(*state.lesson(fleet, history, 0))
-    state.adopt(outlook)
-    both = outlook.tables[1].value[:, :, -1]
+    forecast = learn(*state.lesson(fleet, history, 0))
+    state.adopt(forecast)
+    both = forecast.tables[1].value[:, :, -1]
     assert np.diag(both)[1:-1] + OPEN == pytest.approx(one_number_per_card()[1:-1])
     assert state.steps(fleet, DemandedShape(a_request(Pod(50, 1, 0)))).min() < inf

@@ -31,7 +31,7 @@ def test_a_pod_that_fits_somewhere_is_always_placed(
 @settings(max_examples=60, deadline=None)
 @given(nodes_of, st.lists(requests, min_size=1, max_size=12))
 def test_equal_inputs_give_equal_answers(spec: Spec, wanted: list[Request]) -> None:
-    """Also where nodes were told of in another order, and after a restart."""
+    """Also where nodes came in another order, and after a restart."""
     history = History()
     for request in wanted * 10:
         history.add(a_pod(request), 0)

@@ -55,7 +55,7 @@ def asked(pod: Json) -> PodRequest:
 
 
 class Scheduler:
-    """Books, and a filter on them."""
+    """A ledger, and a filter on them."""
 
     def __init__(self, nodes: int, cards: int, packer: Packer | None) -> None:
         self.ledger = Ledger()
@@ -249,7 +249,7 @@ def test_a_pod_that_fits_somewhere_is_always_placed(steps: list[tuple[str, Any]]
 
 @settings(max_examples=60, deadline=None)
 @given(events)
-def test_what_is_kept_between_pods_never_changes_an_answer(steps: list[tuple[str, Any]]) -> None:
+def test_what_is_cached_between_pods_never_changes_an_answer(steps: list[tuple[str, Any]]) -> None:
     """One scheduler keeps its packer, the other one has a fresh one for every pod."""
     keeps, afresh = Scheduler(3, 2, None), Scheduler(3, 2, None)
     packing(keeps)
@@ -261,8 +261,8 @@ def test_what_is_kept_between_pods_never_changes_an_answer(steps: list[tuple[str
             afresh.placer.packer = another(keeps.placer.packer)
             pod = a_pod(f"p{number}", what)
             assert keeps.place(pod) == afresh.place(pod)
-            books = [scheduler.ledger.entry(f"p{number}") for scheduler in (keeps, afresh)]
-            assert books[0] == books[1]
+            ledger = [scheduler.ledger.entry(f"p{number}") for scheduler in (keeps, afresh)]
+            assert ledger[0] == ledger[1]
 
 
 def another(packer: Packer | None) -> Packer:
@@ -272,14 +272,14 @@ def another(packer: Packer | None) -> Packer:
     return fresh
 
 
-def test_a_state_beside_another_learns_of_kinds_that_the_other_met() -> None:
+def test_a_state_next_to_another_learns_of_kinds_that_the_other_met() -> None:
     """A lesson is prepared on a second state while the first one serves."""
     scheduler = half_full()
     packer = packing(scheduler)
     scheduler.place(a_pod("p", share(20)))
-    beside = packer.state.apart()
+    neighbour = packer.state.apart()
     scheduler.ledger.put_node("n1", [a_card("c1-0", 0, vendor="nvidia", mib=3 * MIB)])
-    beside.follow(scheduler.ledger.fleet)
+    neighbour.follow(scheduler.ledger.fleet)
     scheduler.ledger.put_node("n1", [a_card("c1-0", 0, vendor="nvidia", mib=MIB)])
     scheduler.ledger.ended("p")
     assert scheduler.place(a_pod("q", share(30))) == "n2"
@@ -288,7 +288,7 @@ def test_a_state_beside_another_learns_of_kinds_that_the_other_met() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(sizes, min_size=1, max_size=12), st.permutations(range(5)))
 def test_equal_clusters_give_equal_answers(shapes: list[Any], order: list[int]) -> None:
-    """In whatever order their nodes were told of."""
+    """In whatever order their nodes came."""
     one, other = Scheduler(0, 0, None), Scheduler(0, 0, None)
     for scheduler, numbers in ((one, range(5)), (other, order)):
         for n in numbers:

@@ -30,7 +30,7 @@ OTHER = Request(vendor="acme", dialect="hami", memory_bytes=8 * GIB)
 SHARE_SHAPE, OTHER_SHAPE = (msgspec.structs.replace(r, dialect="") for r in (SHARE, OTHER))
 
 
-def test_a_shape_is_what_is_asked_not_how_or_by_whom() -> None:
+def test_a_shape_is_what_is_requested_not_how_or_by_which() -> None:
     history = History()
     history.add(a_pod(SHARE), 0)
     again = msgspec.structs.replace(
@@ -130,7 +130,7 @@ def test_what_two_have_counted_adds_up_each_by_its_age() -> None:
     assert cpu / empty.shapes[OTHER_SHAPE] == pytest.approx(4 * 4000 / 2 + 2000)
 
 
-def test_what_a_pod_asked_for_is_guessed_from_what_it_holds() -> None:
+def test_what_a_pod_requested_is_guessed_from_what_it_holds() -> None:
     whole = msgspec.structs.replace(OTHER, count=2, exclusive=True)
     pod = a_pod(SHARE, whole, SHARE)
     held = tuple(
@@ -166,7 +166,7 @@ def test_a_pod_without_cards_is_not_history() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"version":1}', '{"version":1,"at":"x"}', "[" * 9999]
 )
-def test_what_is_torn_is_told(text: str) -> None:
+def test_what_is_torn_is_reported(text: str) -> None:
     with pytest.raises(msgspec.DecodeError):
         History.decode(text)
 
@@ -179,7 +179,7 @@ def test_what_is_torn_is_told(text: str) -> None:
         {"memory_unit": 0},
     ],
 )  # fmt: skip
-def test_shapes_that_nobody_can_have_asked_for_are_left_out(odd: dict[str, float]) -> None:
+def test_shapes_that_nobody_can_have_requested_are_left_out(odd: dict[str, float]) -> None:
     history = History()
     for request in (SHARE, SHARE, msgspec.structs.replace(OTHER, **odd)):
         history.add(a_pod(request), 0)

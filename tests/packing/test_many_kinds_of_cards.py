@@ -66,7 +66,7 @@ def use(fleet: Fleet, node: str, card: int, percent: int, cores: int = 0) -> Non
 PAST = {a_share(70): 40, a_share(30): 40, a_share(45): 20}
 
 
-def test_a_share_goes_where_what_is_left_is_asked_for() -> None:
+def test_a_share_goes_where_what_is_left_is_requested() -> None:
     fleet = fleet_of(a=cards(2), b=cards(2), c=cards(2))
     use(fleet, "a", 0, 70)  # 30 are left: just what it asks
     use(fleet, "b", 0, 30)  # 70 are left: what others will ask
@@ -74,7 +74,7 @@ def test_a_share_goes_where_what_is_left_is_asked_for() -> None:
     assert best(fleet, a_share(70), learned(fleet, PAST)) == "b"
 
 
-def test_cores_count_beside_memory() -> None:
+def test_cores_count_next_to_memory() -> None:
     """Little memory and all cores: what is left of the memory is of no use to anybody."""
     past = {a_share(20, 80): 30, a_share(80, 20): 30}
     fleet = fleet_of(a=cards(1), b=cards(1), c=cards(1))
@@ -83,7 +83,7 @@ def test_cores_count_beside_memory() -> None:
     assert best(fleet, a_share(20, 80), learned(fleet, past)) == "a"
 
 
-def test_the_last_slot_is_kept_for_a_share_that_fills_the_card() -> None:
+def test_the_last_slot_is_reserved_for_a_share_that_fills_the_card() -> None:
     past = {a_share(10): 50, a_share(70): 50}
     fleet = fleet_of(a=cards(1, slots=2), b=cards(1, slots=2), c=cards(1, slots=2))
     use(fleet, "a", 0, 30)
@@ -93,7 +93,7 @@ def test_the_last_slot_is_kept_for_a_share_that_fills_the_card() -> None:
     assert best(fleet, a_share(70), state) == "a"
 
 
-def test_a_blocked_card_has_no_room_and_its_neighbours_keep_theirs() -> None:
+def test_a_blocked_card_has_no_room_and_its_neighbours_keep_their_own() -> None:
     ill = [replace(card, healthy=False) for card in cards(1)]
     mig = [replace(card, id="card-1", index=1, mode="mig") for card in cards(1)]
     fleet = fleet_of(a=[*ill, *mig, a_card("card-2", 2, mib=16000)])
@@ -107,7 +107,7 @@ def test_a_blocked_card_has_no_room_and_its_neighbours_keep_theirs() -> None:
     assert state.steps(fleet, DemandedShape(WHOLE))[at] < np.inf
 
 
-def test_large_cards_are_kept_for_what_only_they_can_hold() -> None:
+def test_large_cards_are_reserved_for_what_only_they_can_hold() -> None:
     large = Request(vendor="acme", dialect="acme", memory_bytes=30 * GIB)
     small = Request(vendor="acme", dialect="acme", memory_bytes=15 * GIB)
     fleet = fleet_of(big=cards(4, memory_bytes=32 * GIB), small=cards(4, memory_bytes=16 * GIB))
@@ -120,10 +120,10 @@ def test_large_cards_are_kept_for_what_only_they_can_hold() -> None:
 def test_one_vendors_past_says_nothing_about_anothers_cards() -> None:
     fleet = fleet_of(a=cards(2), b=cards(2, vendor="other"))
     state = learned(fleet, PAST)
-    ours, default = (
+    own, default = (
         state.forecast.tables[state.rows(None).kind[fleet.rows[name]][0]] for name in "ab"
     )
-    assert len(ours.value) > len(default.value) == 9
+    assert len(own.value) > len(default.value) == 9
     assert best(fleet, replace(a_share(30), vendor="other"), state) == "b"
 
 
@@ -151,7 +151,7 @@ def test_where_hosts_are_known_cards_are_not_stranded_without_processor() -> Non
     assert modest[fleet.rows["a"]] < modest[fleet.rows["b"]]
 
 
-def test_nodes_are_kept_back_and_given_up_as_they_are_needed_less() -> None:
+def test_nodes_are_set_apart_and_given_up_as_they_are_needed_less() -> None:
     nodes = whole_nodes(np.array([8, 2, 8, 8, 8]), np.array([1, 1, 1, 2, 1]), 8)
     assert nodes.tolist() == [0, 2, 4]
     reserve = WholeNodeReserve(nodes, 8, many=0.5)
@@ -179,7 +179,7 @@ def test_shapes_warmed_are_answered_alike(reserve: bool) -> None:  # noqa: FBT00
         assert all(np.array_equal(one, other) for one, other in both)
 
 
-def test_kinds_without_end_are_not_kept_and_their_cards_are_given_last() -> None:
+def test_kinds_without_end_are_not_stored_and_their_cards_are_given_last() -> None:
     """A node that publishes other sizes each time."""
     fleet, state = fleet_of(good=cards(2)), PackingState()
     for turn in range(MOST_KINDS + 50):

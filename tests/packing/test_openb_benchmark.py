@@ -63,7 +63,7 @@ def test_a_malformed_file_is_refused_naming_the_place(
         read(folder, "tiny")
 
 
-def test_a_folder_without_the_trace_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_the_trace_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Malformed, match="give the folder that holds the trace"):
         read(tmp_path, "tiny")
     (tmp_path / "openb_node_list_gpu_node.csv").write_bytes(b"\xff\xfe\x00")

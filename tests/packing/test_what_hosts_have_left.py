@@ -111,8 +111,8 @@ changes = st.lists(
 )
 
 
-class Told:
-    """A book, and what it was told, kept as plainly as can be."""
+class Reported:
+    """A book, and what it was given, kept as plainly as can be."""
 
     def __init__(self) -> None:
         self.book, self.fleet = HostCapacity(), a_fleet("a", "b")
@@ -154,14 +154,14 @@ class Told:
 
 
 @given(changes)
-def test_columns_kept_through_any_changes_equal_columns_made_afresh(
+def test_columns_maintained_through_any_changes_equal_columns_made_afresh(
     steps: list[tuple[str, str, Any]],
 ) -> None:
-    told = Told()
+    reported = Reported()
     for step in steps:
-        told.of_nodes(*step)
-        told.of_pods(*step)
-    found, afresh = (book.columns(told.fleet) for book in (told.book, told.afresh()))
-    assert (found is None) == (afresh is None) == (not told.totals)
+        reported.of_nodes(*step)
+        reported.of_pods(*step)
+    found, afresh = (book.columns(reported.fleet) for book in (reported.book, reported.afresh()))
+    assert (found is None) == (afresh is None) == (not reported.totals)
     if found is not None and afresh is not None:
         assert all(np.array_equal(a, b) for a, b in zip(found, afresh, strict=True))

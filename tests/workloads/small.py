@@ -58,7 +58,7 @@ def serves(percent: float) -> Serves:
     return Serves(constant(percent))
 
 
-def a_world(
+def a_simulation(
     jobs: Sequence[Job], parts: Sequence[Part] = (), *, nodes: int = 1, cards: int = 1,
     hours: float = 4,
 ) -> Simulation:  # fmt: skip

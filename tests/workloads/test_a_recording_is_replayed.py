@@ -1,4 +1,5 @@
-"""A recording in either form is read, and what makes no sense is told by file, line and field."""
+"""A recording in either form is read, and what makes no sense is reported by file, line and
+field."""
 
 from __future__ import annotations
 
@@ -61,13 +62,13 @@ def test_json_lines_say_the_same(tmp_path: Path) -> None:
         ("", "no pods"),
     ],
 )
-def test_nonsense_is_told(tmp_path: Path, text: str, why: str) -> None:
+def test_nonsense_is_reported(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(Malformed) as found:
         read(a_file(tmp_path, text), nodes=1, cards=1, memory_mib=81920)
     assert why in str(found.value)
 
 
-def test_a_line_that_is_no_json_is_told(tmp_path: Path) -> None:
+def test_a_line_that_is_no_json_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Malformed, match="line 1: line"):
         read(a_file(tmp_path, "[1]", "t.jsonl"), nodes=1, cards=1, memory_mib=81920)
 
@@ -79,22 +80,24 @@ def test_a_recording_runs_from_the_command_line(
     code = workloads.main(
         ["--file", file, "--nodes", "1", "--cards", "1", "--policy", "nothing", "--json"]
     )
-    told = json.loads(capsys.readouterr().out)
-    [run] = told["runs"]["tiny"]["nothing"]
+    reported = json.loads(capsys.readouterr().out)
+    [run] = reported["runs"]["tiny"]["nothing"]
     assert code == 0
     assert run["pods"] == 2
     assert run["contention"] == 0
     assert run["work"] > 0.3
 
 
-def test_a_missing_recording_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_recording_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert workloads.main(["--file", str(tmp_path / "no.csv")]) == 2
     assert "no.csv" in capsys.readouterr().err
 
 
-def test_policies_are_shown_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+def test_policies_are_displayed_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--workload", "mixed", "--nodes", "4", "--hours", "3", "--seeds", "2"]
     assert workloads.main([*small, "--policy", "nothing", "--policy", "lending"]) == 0
-    told = capsys.readouterr().out
-    assert "workload mixed: 2 seeds" in told
-    assert "lending against nothing, percent: work" in told
+    reported = capsys.readouterr().out
+    assert "workload mixed: 2 seeds" in reported
+    assert "lending against nothing, percent: work" in reported

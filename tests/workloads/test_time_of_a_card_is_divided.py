@@ -21,7 +21,7 @@ def test_two_that_want_all_share_it_alike() -> None:
     assert divide(np.array([[100.0, 100.0]])).tolist() == [[half, half]]
 
 
-def test_who_wants_little_gets_it_beside_one_who_wants_all() -> None:
+def test_who_wants_little_gets_it_next_to_one_who_wants_all() -> None:
     assert divide(np.array([[10.0, 100.0]]))[0].tolist() == pytest.approx([10, 88])
 
 
@@ -30,7 +30,7 @@ def test_switching_costs_no_more_than_stated() -> None:
 
 
 @given(st.lists(wants, min_size=1, max_size=4))
-def test_nobody_gets_more_than_he_wants_and_no_time_is_left_while_somebody_wants_it(
+def test_nobody_gets_more_than_it_wants_and_no_time_is_left_while_somebody_wants_it(
     cards: list[list[float]],
 ) -> None:
     demand = np.zeros((len(cards), 8))

@@ -1,4 +1,4 @@
-"""What agents would tell of one node."""
+"""What agents would publish of one node."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def measure(
     for_s: float = 600,
     loads: Mapping[str, float] | None = None,
 ) -> float:
-    """The same again every two seconds; when it was told last."""
-    told = since
-    while told < since + for_s:
-        told += 2
-        assert smoother.take(a_message(*containers, at=told, loads=loads), told)
-    return told
+    """The same again every two seconds; when it was published last."""
+    reported = since
+    while reported < since + for_s:
+        reported += 2
+        assert smoother.take(a_message(*containers, at=reported, loads=loads), reported)
+    return reported
 
 
 def card_of(smoother: Smoother, now: float, card: str = "GPU-0", node: str = NODE) -> SmoothCard:

@@ -1,4 +1,4 @@
-"""What was measured beside what was granted."""
+"""What was measured, compared with what was granted."""
 
 from msgspec.structs import replace
 
@@ -9,7 +9,7 @@ from tessera_schema.messages.hints import CardHint, NodeHints, decode_hints, enc
 from tests.core.rebalance.measured import AT, GIB, NODE, a_use, granted, measure
 
 
-def told(smoother: Smoother, holders: Holders, now: float) -> NodeHints:
+def reported(smoother: Smoother, holders: Holders, now: float) -> NodeHints:
     seen = smoother.node(NODE, now)
     assert seen is not None
     return HintBuilder().build(seen, holders)
@@ -18,7 +18,7 @@ def told(smoother: Smoother, holders: Holders, now: float) -> NodeHints:
 def the_card(*uses: object, holders: Holders) -> CardHint:
     smoother = Smoother()
     now = measure(smoother, *uses)  # type: ignore[arg-type]  # (spelled short)
-    return told(smoother, holders, now).cards[0]
+    return reported(smoother, holders, now).cards[0]
 
 
 def test_idle_is_what_was_granted_and_is_not_used() -> None:
@@ -34,7 +34,7 @@ def test_memory_that_was_needed_a_while_ago_is_not_idle() -> None:
     smoother = Smoother()
     now = measure(smoother, a_use("a", 0, memory_bytes=7 * GIB))
     now = measure(smoother, a_use("a", 0, memory_bytes=GIB), since=now, for_s=60)
-    assert told(smoother, granted(a=50), now).cards[0].idle_memory_bytes < 1.3 * GIB
+    assert reported(smoother, granted(a=50), now).cards[0].idle_memory_bytes < 1.3 * GIB
 
 
 def test_a_container_that_nobody_was_granted_leaves_nothing_idle() -> None:
@@ -54,7 +54,7 @@ def test_who_waits_for_gpu_time_makes_a_card_contended() -> None:
     assert card.contended_percent == 60
 
 
-def test_who_waits_because_his_cores_were_lowered_does_not() -> None:
+def test_who_waits_because_its_cores_were_lowered_does_not() -> None:
     lowered = a_use("a", 25, throttled_percent=90, cores_limit_percent=25)
     assert the_card(lowered, holders=granted(a=50)).contended_percent == 0
 
@@ -62,12 +62,12 @@ def test_who_waits_because_his_cores_were_lowered_does_not() -> None:
 def test_a_message_is_the_nodes_newest_and_survives_the_wire() -> None:
     smoother = Smoother()
     now = measure(smoother, a_use("a", 50))
-    hints = told(smoother, granted(a=50), now)
+    hints = reported(smoother, granted(a=50), now)
     assert (hints.node, hints.at) == (NODE, AT + now)
     assert decode_hints(encode_hints(hints)) == hints
 
 
-def test_small_changes_are_no_news_and_large_ones_are() -> None:
+def test_small_changes_are_no_event_and_large_ones_are() -> None:
     steps = SignificantChanges()
     card = CardHint(card="GPU-0", busy_percent=40, confidence=1, idle_memory_bytes=GIB)
     before = NodeHints(node=NODE, at=AT, cards=(card,))

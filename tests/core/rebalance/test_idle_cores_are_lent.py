@@ -34,7 +34,7 @@ IDLE = Doing()
 
 
 class Card:
-    """A card whose containers do as they are told, and a lender that looks at them."""
+    """A card whose containers do as the test says, and a lender that looks at them."""
 
     def __init__(self, *containers: CounterSample) -> None:
         self.now = {c.key: c for c in containers}
@@ -100,7 +100,7 @@ def test_an_owner_that_uses_little_lends_the_rest_after_a_while() -> None:
     assert card.decided.loans["busy"] == 0
 
 
-def test_who_is_not_held_back_is_lent_nothing() -> None:
+def test_who_is_not_paused_is_lent_nothing() -> None:
     card = Card(a("owner", 500), a("calm", 300))
     card.ticks(3.0, calm=Doing(use=100))
     assert card.decided.loans == {"owner": 0, "calm": 0}
@@ -121,7 +121,7 @@ def test_a_bound_holds_and_one_at_its_own_gets_nothing() -> None:
     assert card.decided.loans == {"owner": 0, "bound": 100, "hard": 0}
 
 
-def test_an_owner_that_was_held_back_before_it_rested_takes_no_part_of_what_is_lent() -> None:
+def test_an_owner_that_was_paused_before_it_rested_takes_no_part_of_what_is_lent() -> None:
     card = Card(a("owner", 500), a("busy", 300))
     hungry = Doing(use=300, throttled=True)
     card.ticks(2.0, busy=hungry, owner=Doing(use=600, throttled=True))
@@ -130,7 +130,7 @@ def test_an_owner_that_was_held_back_before_it_rested_takes_no_part_of_what_is_l
     assert card.decided.loans == {"owner": 0, "busy": 700}
 
 
-def test_who_does_not_lend_keeps_all_of_his_own() -> None:
+def test_who_does_not_lend_keeps_all_of_its_own() -> None:
     card = Card(a("keeper", 500, lends=False), a("busy", 300))
     card.ticks(5.0, busy=Doing(use=300, throttled=True))
     assert card.decided.loans == {"keeper": 0, "busy": 200}
@@ -183,7 +183,7 @@ def test_equal_priorities_do_not_hold_each_other() -> None:
     assert card.ticks(1.0, one=busy, other=busy).held == set()
 
 
-def test_cores_of_the_held_are_lent() -> None:
+def test_cores_of_the_paused_are_lent() -> None:
     card = Card(a("high", 300, priority=0), a("low", 700, priority=1))
     card.ticks(1.0, high=Doing(use=300, throttled=True))
     assert card.decided.loans == {"high": 700, "low": 0}
@@ -197,31 +197,31 @@ A_THIRD = PACE.most_held_s / (PACE.most_held_s + PACE.rest_s) + PACE.most_held_s
 
 
 def test_a_priority_stops_at_its_namespace() -> None:
-    assert share_held(Doing(use=1)) == 0
+    assert share_paused(Doing(use=1)) == 0
 
 
 def test_where_an_administrator_allows_it_an_owner_waits_a_third_of_the_time() -> None:
-    assert 0.2 < share_held(Doing(use=1), reaches=True) <= A_THIRD
+    assert 0.2 < share_paused(Doing(use=1), reaches=True) <= A_THIRD
 
 
 def test_nor_does_it_wait_longer_for_one_that_holds_it_in_pieces() -> None:
     pieces = [Doing(use=1)] * 60 + [IDLE] * 60
-    assert 0.2 < share_held(*pieces, reaches=True) <= A_THIRD
+    assert 0.2 < share_paused(*pieces, reaches=True) <= A_THIRD
 
 
 def test_who_was_promised_no_cores_waits_as_long_as_others_work() -> None:
-    assert share_held(Doing(use=1), reaches=True, granted=0) > 0.95
+    assert share_paused(Doing(use=1), reaches=True, granted=0) > 0.95
 
 
 def test_in_its_own_namespace_it_holds_as_long_as_it_works() -> None:
-    assert share_held(Doing(use=1), namespace="victims") > 0.95
+    assert share_paused(Doing(use=1), namespace="victims") > 0.95
 
 
 def test_launches_that_the_driver_did_not_see_hold_nobody() -> None:
-    assert share_held(Doing(use=1), namespace="victims", works=False) == 0
+    assert share_paused(Doing(use=1), namespace="victims", works=False) == 0
 
 
-def share_held(
+def share_paused(
     *doing: Doing, namespace: str = "attackers", granted: int = 900, **more: bool
 ) -> float:
     """The part of 1,200 looks in which an owner is held by a neighbour with 1 percent of the cores
@@ -280,7 +280,7 @@ def test_never_more_than_the_card_is_promised(
 
 
 @given(cards(), st.lists(st.dictionaries(st.sampled_from("abcde"), doings), max_size=20))
-def test_who_wakes_finds_all_of_his_own(
+def test_who_wakes_finds_all_of_its_own(
     readings: list[CounterSample], plays: list[dict[str, Doing]]
 ) -> None:
     card = Card(*readings)
@@ -296,7 +296,7 @@ def test_who_wakes_finds_all_of_his_own(
 
 
 @given(cards(), st.lists(st.dictionaries(st.sampled_from("abcde"), doings), max_size=15))
-def test_the_same_look_twice_decides_the_same(
+def test_the_same_reading_twice_decides_the_same(
     readings: list[CounterSample], plays: list[dict[str, Doing]]
 ) -> None:
     first, second = (

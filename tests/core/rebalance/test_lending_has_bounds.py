@@ -28,8 +28,8 @@ def bounds_of(
     now = measure(smoother, *uses)
     seen = smoother.node(NODE, now)
     assert seen is not None
-    told = HintBuilder(rules).build(seen, holders).bounds
-    return {bound.uid.removeprefix("uid-"): bound.most_cores_percent for bound in told}
+    reported = HintBuilder(rules).build(seen, holders).bounds
+    return {bound.uid.removeprefix("uid-"): bound.most_cores_percent for bound in reported}
 
 
 def with_(holders: dict[Key, GrantedShare], name: str, **fields: object) -> dict[Key, GrantedShare]:
@@ -87,13 +87,13 @@ def test_what_is_borrowed_does_not_count_as_filling() -> None:
 
 def test_lending_begins_again_only_when_there_is_clearly_room() -> None:
     smoother, hinting = Smoother(), HintBuilder()
-    holders, now, told = granted(a=50, b=50), 0.0, []
+    holders, now, reported = granted(a=50, b=50), 0.0, []
     for use in (50, 45, 40):
         now = measure(smoother, a_use("a", 50), a_use("b", use), since=now)
         seen = smoother.node(NODE, now)
         assert seen is not None
-        told.append(hinting.build(seen, holders).bounds[0].most_cores_percent)
-    assert told == [50, 50, 50]
+        reported.append(hinting.build(seen, holders).bounds[0].most_cores_percent)
+    assert reported == [50, 50, 50]
     now = measure(smoother, a_use("a", 50), a_use("b", 30), since=now)
     seen = smoother.node(NODE, now)
     assert seen is not None
@@ -119,7 +119,7 @@ def held(
     return found
 
 
-def test_a_grant_is_what_is_held() -> None:
+def test_a_grant_is_what_a_pod_has() -> None:
     assert held("hami") == GrantedShare(
         namespace="default", memory_bytes=GIB, cores_percent=30, priority=1
     )

@@ -11,7 +11,7 @@ from tessera_core.usage.smoother import Smoother
 from tests.core.rebalance.measured import GIB, NODE, a_message, a_use, card_of, measure, names
 
 
-def test_what_does_not_change_is_told_as_it_is() -> None:
+def test_what_does_not_change_is_reported_as_it_is() -> None:
     smoother = Smoother()
     now = measure(smoother, a_use("a", 40, memory_bytes=GIB), a_use("b", 20))
     card = card_of(smoother, now)
@@ -47,7 +47,7 @@ def test_the_drivers_view_counts_where_it_sees_more_than_the_hooks() -> None:
     assert [round(card.busy_percent) for card in seen.cards] == [55, 5]
 
 
-def test_a_steady_rise_is_told_as_its_slope_per_hour() -> None:
+def test_a_steady_rise_is_reported_as_its_slope_per_hour() -> None:
     smoother = Smoother()
     for second in range(2, 5400, 2):
         smoother.take(a_message(a_use("a", second / 3600 * 40), at=second), second)
@@ -61,7 +61,7 @@ def test_a_trend_is_no_more_than_a_whole_card_in_an_hour() -> None:
     assert card_of(smoother, now).trend_percent == 100
 
 
-def test_waiting_is_seen_within_two_messages_and_forgotten_slowly() -> None:
+def test_waiting_is_observed_within_two_messages_and_forgotten_slowly() -> None:
     smoother = Smoother()
     now = measure(smoother, a_use("a", 25))
     now = measure(smoother, a_use("a", 25, throttled_percent=100), since=now, for_s=4)
@@ -100,7 +100,7 @@ def test_repeats_and_late_messages_change_nothing() -> None:
     assert card_of(smoother, now) == before
 
 
-def test_a_clock_that_was_set_back_begins_anew() -> None:
+def test_a_clock_that_was_set_back_starts_again() -> None:
     smoother = Smoother()
     now = measure(smoother, a_use("a", 50))
     assert smoother.take(a_message(a_use("a", 10), at=now - 7200), now)
@@ -155,7 +155,7 @@ def test_one_that_is_back_after_a_moment_keeps_its_past_too() -> None:
     assert a.memory_peak_bytes > 0.99 * GIB
 
 
-def test_one_that_was_away_for_long_begins_anew() -> None:
+def test_one_that_was_away_for_long_starts_again() -> None:
     smoother = Smoother(SmoothingConstants(keep_s=60))
     now = measure(smoother, a_use("a", 50), a_use("b", 1))
     now = measure(smoother, a_use("b", 1), since=now, for_s=120)

@@ -92,13 +92,13 @@ def test_disable_gives_it_up_where_the_dialect_has_that_word() -> None:
         assert not terms.unlimited_by_operator
 
 
-def test_an_operators_disable_is_told_from_the_containers_own() -> None:
+def test_an_operators_disable_is_distinguished_from_the_containers_own() -> None:
     env = {POLICY: "disable"}
     assert by_the_agent("volcano", env, given=Injection(env=env)).unlimited_by_operator
     assert not by_the_agent("volcano", env).unlimited_by_operator
 
 
-def test_a_card_without_a_limit_is_told_to_the_hook() -> None:
+def test_a_card_without_a_limit_is_reported_to_the_hook() -> None:
     share, terms = a_share("hami"), LendingTerms(unlimited=True)
     assert limits_of(POD, "c", (share,), terms, {"GPU-0"}).cards[0].mode is Mode.OFF
     assert limits_of(POD, "c", (share,), terms, {"GPU-1"}).cards[0].mode is Mode.HARD

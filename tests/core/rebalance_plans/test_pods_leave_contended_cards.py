@@ -48,7 +48,7 @@ def test_the_pod_that_costs_less_moves_to_the_idle_card() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("reported", "why"),
     [
         (hints(n0=(39, 100, 1), n1=(0, 5, 1)), "no card is contended"),
         (hints(n0=(80, 100, 0.5), n1=(0, 5, 1)), "no card is contended"),
@@ -59,8 +59,10 @@ def test_the_pod_that_costs_less_moves_to_the_idle_card() -> None:
         ([], "no card is contended"),
     ],
 )
-def test_without_trustworthy_hints_nobody_moves(told: list[tuple[str, CardHint]], why: str) -> None:
-    found = relieve(crowded().situation(hints=told), RULES)
+def test_without_trustworthy_hints_nobody_moves(
+    reported: list[tuple[str, CardHint]], why: str
+) -> None:
+    found = relieve(crowded().situation(hints=reported), RULES)
     assert isinstance(found, str)
     assert why in found
 
@@ -106,7 +108,7 @@ def test_a_move_holds_while_the_card_is_contended_and_another_rests() -> None:
     assert "no idle card" in stale(cluster.situation(hints=busy), RULES, spec)
 
 
-def test_a_trial_leaves_the_books_alone() -> None:
+def test_a_trial_leaves_the_ledger_alone() -> None:
     cluster = crowded()
     relieve(cluster.situation(hints=CONTENDED), RULES)
     assert not cluster.ledger.fleet.cards.blocked.any()

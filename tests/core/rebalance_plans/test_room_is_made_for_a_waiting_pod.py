@@ -91,7 +91,7 @@ def test_a_pod_may_move_to_another_card_of_its_node() -> None:
     assert moved(spec) == [("b", "n0")]
 
 
-def test_nobody_moves_where_he_would_not_fit_elsewhere() -> None:
+def test_nobody_moves_where_it_would_not_fit_elsewhere() -> None:
     cluster = Cluster({"n0": 1, "n1": 1})
     cluster.runs("a", "n0", 0, 9000)
     cluster.runs("b", "n1", 0, 9000)
@@ -99,7 +99,7 @@ def test_nobody_moves_where_he_would_not_fit_elsewhere() -> None:
     assert found == "no pods that may move leave room for it and fit elsewhere"
 
 
-def test_whoever_moves_needs_a_node_that_takes_him() -> None:
+def test_a_pod_that_moves_needs_a_node_that_takes_it() -> None:
     cluster = Cluster({"n0": 1})
     cluster.node("n1", 1, taints=(Taint(key="team", value="x", effect="NoSchedule"),))
     cluster.runs("a", "n0", 0)
@@ -185,7 +185,7 @@ def test_files_on_the_node_may_be_given_up_by_the_settings() -> None:
     assert isinstance(defragment(cluster.situation(rules), cluster.waits("w", WHOLE)), PlanSpec)
 
 
-def test_disruption_budgets_are_kept() -> None:
+def test_disruption_budgets_are_respected() -> None:
     cluster = Cluster({"n0": 1, "n1": 1})
     cluster.runs("a", "n0", 0, labels={"app": "a"})
     cluster.runs("b", "n1", 0, labels={"app": "a"})
@@ -239,7 +239,7 @@ def test_as_few_move_as_will_do() -> None:
     assert moved(spec) == [("a3", "n1")]
 
 
-def test_who_waits_for_his_quota_gets_no_plan() -> None:
+def test_who_waits_for_its_quota_gets_no_plan() -> None:
     cluster = two_half_full()
     cluster.limit(namespace="default", cards=2)
     found = defragment(cluster.situation(NEVER_TOO_DEAR), cluster.waits("w", WHOLE))
@@ -253,7 +253,7 @@ def test_who_fits_gets_no_plan() -> None:
     assert defragment(cluster.situation(), cluster.waits("w", 100)) == "default/w fits without it"
 
 
-def test_nothing_is_changed_by_looking() -> None:
+def test_nothing_is_changed_by_reading() -> None:
     cluster = two_half_full()
     waits = cluster.waits("w", WHOLE)
     before = cluster.ledger.generation, cluster.ledger.fleet.cards.memory_used.tolist()

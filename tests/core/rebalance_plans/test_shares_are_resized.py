@@ -30,7 +30,7 @@ def seen(
     )  # fmt: skip
 
 
-def held_back(**facts: Any) -> Cluster:
+def throttled_at(**facts: Any) -> Cluster:
     cluster = Cluster({"n0": 1})
     cluster.runs("a", "n0", 0, 4000, cores=30, **facts)
     return cluster
@@ -40,7 +40,7 @@ BUSY = seen("a", "n0-0", cores=29, waiting=60)
 
 
 def test_a_container_grows_into_cores_that_are_nobodys() -> None:
-    spec = grow(held_back().situation(measured=(BUSY,)), RULES)
+    spec = grow(throttled_at().situation(measured=(BUSY,)), RULES)
     assert isinstance(spec, PlanSpec)
     (step,) = spec.steps
     assert (spec.kind, step.container, step.card, step.cores, step.memory) == (
@@ -51,7 +51,7 @@ def test_a_container_grows_into_cores_that_are_nobodys() -> None:
 
 
 def test_it_grows_no_further_than_the_card() -> None:
-    cluster = held_back()
+    cluster = throttled_at()
     cluster.runs("b", "n0", 0, 1000, cores=60)
     spec = grow(cluster.situation(measured=(BUSY,)), RULES)
     assert isinstance(spec, PlanSpec)
@@ -68,16 +68,16 @@ def test_it_grows_no_further_than_the_card() -> None:
     ids=["hardly waits", "does not use it", "hardly measured", "unknown", "another card"],
 )  # fmt: skip
 def test_others_do_not_grow(measured: SmoothContainer) -> None:
-    found = grow(held_back().situation(measured=(measured,)), RULES)
+    found = grow(throttled_at().situation(measured=(measured,)), RULES)
     assert found == "no container is held back by its own cores"
 
 
 def test_owners_quotas_and_former_plans_stop_growth() -> None:
-    unwilling = held_back(annotations={"tessera.dev/rebalance": "false"})
+    unwilling = throttled_at(annotations={"tessera.dev/rebalance": "false"})
     assert isinstance(grow(unwilling.situation(measured=(BUSY,)), RULES), str)
     resized = Spent(resized={"uid-default-a": NOW + 1})
-    assert isinstance(grow(held_back().situation(measured=(BUSY,), spent=resized), RULES), str)
-    limited = held_back()
+    assert isinstance(grow(throttled_at().situation(measured=(BUSY,), spent=resized), RULES), str)
+    limited = throttled_at()
     limited.limit(namespace="default", cores_percent=40)
     assert "quota" in str(grow(limited.situation(measured=(BUSY,)), RULES))
 
@@ -107,7 +107,7 @@ def test_memory_that_was_never_used_is_given_to_who_waits() -> None:
     assert "was granted 12000 MiB of card n0-0 and has used 500 at most" in spec.reason
 
 
-def test_much_is_kept_of_what_was_used() -> None:
+def test_much_stays_of_what_was_used() -> None:
     spec = shrunk(spacious(), peak_mib=4000)
     assert isinstance(spec, PlanSpec)
     assert spec.steps[0].memory == "6000Mi"

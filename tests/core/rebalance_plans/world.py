@@ -94,16 +94,16 @@ class Cluster:
         self, rules: PlanRules | None = None, hints: Sequence[tuple[str, CardHint]] = (),
         **more: Any,
     ) -> ClusterView:  # fmt: skip
-        told: dict[str, dict[str, CardHint]] = {}
+        reported: dict[str, dict[str, CardHint]] = {}
         for node, hint in hints:
-            told.setdefault(node, {})[hint.card] = hint
+            reported.setdefault(node, {})[hint.card] = hint
         bound = [*(one.pod for one in self.running.values()), *self.others]
         return ClusterView(
             now=NOW, ledger=self.ledger, nodes=self.nodes, running=self.running,
             waiting=self.waiting, managed_resources=REGISTRY.resources, rules=rules or PlanRules(),
             kubefit=KubeSchedulerFilters(tuple(self.nodes.values()), bound, REGISTRY.resources),
             bound=lambda node: (pod for pod in bound if pod.spec.node_name == node),
-            hints=told, **more,
+            hints=reported, **more,
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A dialect that is not ours, in one file: what somebody who adds a vendor writes.
+"""A dialect that is not part of Tessera, in one file: what somebody who adds a vendor writes.
 
 `acme.com/card: N`, `acme.com/gib: M` (GiB per card, default whole) and `acme.com/cores: P`.
 Nodes publish `acme.com/cards: "id:gib,id:gib:model"`; the result is `acme.com/given: "c0=id,id"`.

@@ -1,4 +1,4 @@
-"""The file beside this one is all that a new dialect takes: no edit anywhere else."""
+"""The file next to this one is all that a new dialect takes: no edit anywhere else."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_bound_pods_are_read_back_from_what_it_wrote() -> None:
     )
 
 
-def test_bad_amounts_are_told_with_field_value_and_remedy() -> None:
+def test_bad_amounts_are_reported_with_field_value_and_remedy() -> None:
     (outcome,) = planned(a_pod(a_container({"acme.com/gib": "1.5"})))
     assert outcome.verdict is Verdict.REJECTED
     assert outcome.message == (

@@ -70,7 +70,7 @@ def test_a_node_without_core_units_has_no_cards(core: Quantity | None) -> None: 
         ("200", "1Ei", 2, 0, "must be 0 to"),
     ],
 )
-def test_an_odd_capacity_is_told_and_the_rest_is_used(
+def test_an_odd_capacity_is_reported_and_the_rest_is_used(
     core: Quantity, memory: Quantity | None, cards: int, each: int, says: str
 ) -> None:
     found = of(core, memory)
@@ -103,7 +103,7 @@ def test_one_of_two_prefixes_counts() -> None:
     assert (len(found.cards), found.warnings) == (2, ())
 
 
-def test_prefixes_that_disagree_are_told() -> None:
+def test_prefixes_that_disagree_are_reported() -> None:
     capacity = {CORE: 200, MEMORY: 8, "inspur.com/vcuda-core": 300, "inspur.com/vcuda-memory": 8}
     found = inventory(a_node(capacity=capacity))
     assert found is not None
@@ -142,19 +142,19 @@ def shares(pod: Pod) -> list[tuple[str, int, str, int, float, bool]]:
     ]
 
 
-def test_a_part_holds_what_it_asked_for() -> None:
+def test_a_part_holds_what_it_requested() -> None:
     pod = a_bound_pod(a_container(), asking(50, 1), idx={1: "0"})
     assert shares(pod) == [("c1", 1, "u0", 1, 50, False)]
 
 
-def test_whole_cards_are_held_whole() -> None:
+def test_whole_cards_are_taken_whole() -> None:
     pod = a_bound_pod(asking(200, 1), asking(10, 2), idx={0: "0,2", 1: "1"}, assigned="false")
     assert shares(pod) == [
         ("c0", 0, "u0", 4, 100, True), ("c0", 0, "u2", 4, 100, True), ("c1", 1, "u1", 2, 10, False),
     ]  # fmt: skip
 
 
-def test_150_core_units_are_held_as_the_one_card_that_they_got() -> None:
+def test_150_core_units_are_taken_as_the_one_card_that_they_got() -> None:
     assert shares(a_bound_pod(asking(150, 1), idx={0: "0"})) == [("c0", 0, "u0", 4, 100, True)]
 
 

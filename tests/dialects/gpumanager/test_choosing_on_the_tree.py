@@ -20,17 +20,17 @@ def part(card: int, cores: int, blocks: int) -> Op:
 
 
 def choose(topo: str, ops: list[Op], mode: str, cores: int, blocks: int) -> tuple[int, ...] | None:
-    root, books = a_tree(topo)
+    root, free = a_tree(topo)
     for op, card, op_cores, op_blocks in ops:
         act = occupy if op == "occupy" else release
-        books = act(books, card, op_cores, op_blocks * BLOCK)
+        free = act(free, card, op_cores, op_blocks * BLOCK)
     match mode:
         case "link":
-            return link(root, books, cores // 100)
+            return link(root, free, cores // 100)
         case "fragment":
-            return fragment(root, books, cores // 100)
+            return fragment(root, free, cores // 100)
         case _:
-            return share(books, cores, blocks * BLOCK)
+            return share(free, cores, blocks * BLOCK)
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_a_card_with_one_of_two_parts_given_back_is_not_idle() -> None:
 
 
 def test_differences_below_256_mib_do_not_count() -> None:
-    _, books = a_tree("T3")
-    books = occupy(books, 1, 0, BLOCK // 2)
-    books = occupy(books, 2, 0, 1)
-    assert share(books, 10, BLOCK) == (1,)
-    assert share(occupy(books, 2, 0, BLOCK), 10, BLOCK) == (2,)
+    _, free = a_tree("T3")
+    free = occupy(free, 1, 0, BLOCK // 2)
+    free = occupy(free, 2, 0, 1)
+    assert share(free, 10, BLOCK) == (1,)
+    assert share(occupy(free, 2, 0, BLOCK), 10, BLOCK) == (2,)
 
 
 def test_a_share_is_chosen_among_the_cards_allowed() -> None:
-    _, books = a_tree("T6")
-    assert share(books, 10, BLOCK, among=(5, 2)) == (2,)
-    assert share(books, 10, BLOCK, among=()) is None
+    _, free = a_tree("T6")
+    assert share(free, 10, BLOCK, among=(5, 2)) == (2,)
+    assert share(free, 10, BLOCK, among=()) is None

@@ -120,7 +120,7 @@ def test_what_upstream_lets_through_is_refused(
 
 
 @pytest.mark.parametrize("key", [ASSIGNED, TIME, f"{INDEX}0", f"{INDEX}7"])  # C11
-def test_an_unbound_pod_with_results_is_placed_anew(key: str) -> None:
+def test_an_unbound_pod_with_results_is_placed_again(key: str) -> None:
     pod = a_pod(asking(50, 1), annotations={key: "5", "other": "kept"})
     (outcome,) = plan([pod], [a_gpu_node("a", 2, 8)])
     assert (outcome.verdict, cards_of(outcome)) == (Verdict.PLACED, {0: [0]})
@@ -158,7 +158,7 @@ def test_a_pod_that_was_predicated_and_not_bound_is_planned_again() -> None:  # 
     assert (first.verdict, second.verdict) == (Verdict.PLACED, Verdict.PLACED)
 
 
-def test_a_number_that_the_node_does_not_have_is_told_and_the_pod_counted() -> None:  # C14
+def test_a_number_that_the_node_does_not_have_is_reported_and_the_pod_counted() -> None:  # C14
     there = a_bound_pod(asking(60, 1), idx={0: "5"})
     cluster = Cluster(nodes=[a_gpu_node("n1", 2, 8)], bound=[there])
     planner = Planner(load(), cluster)
@@ -166,13 +166,13 @@ def test_a_number_that_the_node_does_not_have_is_told_and_the_pod_counted() -> N
     assert sum(charge.cores_percent for charge in planner.ledger.charges_on("n1").values()) == 60
 
 
-def test_a_pod_that_asks_for_nothing_is_ignored() -> None:  # C15
+def test_a_pod_that_requests_nothing_is_ignored() -> None:  # C15
     nodes = [a_gpu_node("x", 1, 4), a_gpu_node("y", 1, 4)]
     pods = [a_pod(a_container()), a_pod(asking(0, 0)), a_pod(asking(0, 8))]
     assert {o.verdict for o in plan(pods, nodes)} == {Verdict.IGNORED}
 
 
-def test_init_containers_find_room_beside_nobody() -> None:
+def test_init_containers_find_room_next_to_nobody() -> None:
     pod = a_pod(asking(60, 1), init=(asking(100),))
     outcome, none = plan([pod, a_pod(asking(40, 1), name="next")], [a_gpu_node("a", 1, 4)])
     assert cards_of(outcome) == {0: [0], 1: [0]}

@@ -44,8 +44,8 @@ def test_the_nodes_that_pass_are_gpu_admissions(
     found = set()
     for node in NODES:
         pod = a_pod(asking(core, 1), namespace=namespace, node_selector={"name": node.name})
-        told = limits({"gpu_quota": Q}, "ConfigMap gpuquota")
-        (outcome,) = plan([pod], NODES, bound=bound, limits=told)
+        reported = limits({"gpu_quota": Q}, "ConfigMap gpuquota")
+        (outcome,) = plan([pod], NODES, bound=bound, limits=reported)
         if outcome.node:
             found.add(outcome.node)
         else:
@@ -55,8 +55,8 @@ def test_the_nodes_that_pass_are_gpu_admissions(
 
 def test_of_all_nodes_one_that_is_allowed_is_taken_at_once() -> None:
     pods = [a_pod(asking(100, 1), namespace="foo", name=f"p{n}") for n in range(3)]
-    told = limits({"gpu_quota": Q}, "ConfigMap gpuquota")
-    outcomes = plan(pods, NODES, limits=told)
+    reported = limits({"gpu_quota": Q}, "ConfigMap gpuquota")
+    outcomes = plan(pods, NODES, limits=reported)
     assert [o.node for o in outcomes] == ["m1", "m1", ""]
     assert "ConfigMap gpuquota (foo)" in limits({"gpu_quota": Q}, "ConfigMap gpuquota")[0].source
 

@@ -1,4 +1,4 @@
-"""Growing the tree, its books, its drawing, and the tables that it is read from."""
+"""Growing the tree, its free cards, its drawing, and the tables that it is read from."""
 
 from __future__ import annotations
 
@@ -32,18 +32,20 @@ from tests.dialects.gpumanager.setting import BLOCK, a_tree, table
         pytest.param("free", 100, 6, (100, 4), id="freeing what is free"),
     ],
 )
-def test_books_follow_what_is_taken(act: str, cores: int, idle: int, left: tuple[int, int]) -> None:
-    root, books = a_tree("T6")
-    books = (occupy if act == "occupy" else release)(books, 0, cores, BLOCK)
-    assert available(root, books) == idle
-    leaf = books.leaves[0]
+def test_free_cards_follow_what_is_taken(
+    act: str, cores: int, idle: int, left: tuple[int, int]
+) -> None:
+    root, free = a_tree("T6")
+    free = (occupy if act == "occupy" else release)(free, 0, cores, BLOCK)
+    assert available(root, free) == idle
+    leaf = free.leaves[0]
     assert (leaf.cores_free, leaf.memory_free // BLOCK) == left
 
 
 def test_taking_more_than_there_is_leaves_nothing() -> None:
-    _, books = a_tree("T1")
-    books = occupy(occupy(books, 0, 60, 3 * BLOCK), 0, 60, 3 * BLOCK)
-    assert books.leaves[0] == Leaf(cores_free=0, memory_free=0, memory_total=4 * BLOCK)
+    _, free = a_tree("T1")
+    free = occupy(occupy(free, 0, 60, 3 * BLOCK), 0, 60, 3 * BLOCK)
+    assert free.leaves[0] == Leaf(cores_free=0, memory_free=0, memory_total=4 * BLOCK)
 
 
 def cards(group: CardGroup) -> list[list[int]]:
@@ -119,10 +121,10 @@ def test_every_card_is_once_in_every_tree(
 
 
 def test_the_drawing_is_the_one_of_the_graph_service() -> None:
-    root, books = a_tree("T3")
-    books = occupy(books, 0, 50, BLOCK)
+    root, free = a_tree("T3")
+    free = occupy(free, 0, 50, BLOCK)
     nothing = "pids: [], usedMemory: 0, totalMemory: 0, allocatableCores: 0, allocatableMemory: 0"
-    assert drawing.draw(root, books).splitlines() == [
+    assert drawing.draw(root, free).splitlines() == [
         "ROOT:2",
         f"|---SOC (aval: 2, {nothing})",
         "|   |---GPU2 (pids: [], usedMemory: 0, totalMemory: 1073741824, "
@@ -135,7 +137,7 @@ def test_the_drawing_is_the_one_of_the_graph_service() -> None:
     ]
 
 
-def test_the_drawing_tells_measurements() -> None:
+def test_the_drawing_shows_measurements() -> None:
     leaf = Leaf(memory_free=1, memory_total=2, memory_used=1, processes=(7, 8))
     text = drawing.draw(grow(1, {}), FreeCards((leaf,), 0))
     assert text == (
@@ -150,13 +152,13 @@ def test_groups_are_drawn_by_level_then_idle_cards() -> None:
         (2, 3): TopologyLevel.SINGLE,
         (4, 5): TopologyLevel.MULTIPLE,
     }
-    books = all_free([Leaf(memory_free=1, memory_total=1)] * 6)
-    books = occupy(books, 3, 100, 0)
+    free = all_free([Leaf(memory_free=1, memory_total=1)] * 6)
+    free = occupy(free, 3, 100, 0)
     heads = [
-        line[4:7] for line in drawing.draw(grow(6, pairs), books).splitlines() if line[4] == "P"
+        line[4:7] for line in drawing.draw(grow(6, pairs), free).splitlines() if line[4] == "P"
     ]
     assert heads == ["PIX", "PIX", "PXB"]
-    assert drawing.draw(grow(6, pairs), books).splitlines()[1].startswith("|---PIX (aval: 1,")
+    assert drawing.draw(grow(6, pairs), free).splitlines()[1].startswith("|---PIX (aval: 1,")
 
 
 MODERN = """\

@@ -142,7 +142,7 @@ def test_the_time_of_the_choice_is_read(text: str | None, expected: int) -> None
         pytest.param("dev/nvidia1", None, id="relative"),
     ],
 )
-def test_device_nodes_of_cards_are_told_apart(path: str, minor: int | None) -> None:
+def test_device_nodes_of_cards_are_distinguished(path: str, minor: int | None) -> None:
     assert minor_of(path) == minor
 
 
@@ -213,7 +213,7 @@ def test_32_bit_containers_get_the_other_libraries(env: dict[str, str], director
         pytest.param(50, 30, "x", ("50", "8053063680", None), id="malformed, not admitted here"),
     ],
 )
-def test_limits_are_told_to_the_container(
+def test_limits_are_given_to_the_container(
     core: int, memory: int | None, ceiling: str | None, expected: tuple[str, str, str | None]
 ) -> None:
     notes = {} if ceiling is None else {LIMIT: ceiling}

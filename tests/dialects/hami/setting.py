@@ -95,7 +95,7 @@ def a_gpu_node(
 
 
 def holders(gpus: Iterable[Gpu | str], node: str = "n1") -> list[Pod]:
-    """Bound pods that use the cards as told: one pod a card, a container for each slot, of which
+    """Bound pods that use the cards as given: one pod a card, a container for each slot, of which
     the first has all the memory and cores."""
     return [
         bound(
@@ -128,7 +128,7 @@ def bound(
 def planned(
     pod: Pod, *gpus: Gpu | str, notes: Mapping[str, str] | None = None, **more: Any
 ) -> PlanOutcome:
-    """The pod's outcome on one node with these cards, used as told."""
+    """The pod's outcome on one node with these cards, used as given."""
     (outcome,) = plan([pod], [a_gpu_node(*gpus, annotations=notes)], bound=holders(gpus), **more)
     return outcome
 

@@ -91,7 +91,7 @@ def test_the_priority_resource_beats_the_containers_own_variable() -> None:
     assert after(pod)[2] == {"CUDA_TASK_PRIORITY": "5"}
 
 
-def test_a_priority_alone_asks_for_no_card() -> None:
+def test_a_priority_alone_requests_no_card() -> None:
     answer = accepted(a_pod(asks({"priority": 0})))
     assert not answer.containers
     assert answer.changes["c0"].env == {"CUDA_TASK_PRIORITY": "0"}
@@ -114,7 +114,7 @@ def test_the_core_policy_becomes_a_variable(
     assert after(a_pod(asks({"gpu": 1}, env=own)), gpu_core_policy=policy)[2] == env
 
 
-def test_the_core_policy_is_not_set_where_no_card_is_asked() -> None:
+def test_the_core_policy_is_not_set_where_no_card_is_requested() -> None:
     pod = a_pod(asks({"gpu": 1}, name="gpu"), a_container(name="plain"))
     assert "plain" not in accepted(pod, gpu_core_policy="force").changes
 
@@ -134,7 +134,7 @@ def test_the_runtime_class_is_set_where_the_pod_has_none(
     assert accepted(pod, runtime_class_name="nvidia").runtime_class == want
 
 
-def test_cards_are_hidden_from_containers_that_ask_for_none() -> None:
+def test_cards_are_hidden_from_containers_that_request_none() -> None:
     pod = a_pod(asks({"gpu": 1}, name="gpu"), a_container(name="plain"))
     changes = accepted(pod, overwrite_env=True).changes
     assert changes["plain"].env == {"NVIDIA_VISIBLE_DEVICES": "none"}
@@ -146,21 +146,21 @@ def test_init_containers_are_completed_too() -> None:
     assert accepted(pod).changes["init0"].limits == {GPU: "1"}
 
 
-def test_a_count_of_0_asks_for_nothing_and_changes_nothing() -> None:
+def test_a_count_of_0_requests_nothing_and_changes_nothing() -> None:
     """PRB-19; HAMi adds gpucores: 100 there."""
     answer = accepted(a_pod(asks({"gpu": 0}, {"gpu": 0})))
     assert not answer.containers
     assert not answer.changes
 
 
-def test_amounts_beside_a_count_of_0_are_told() -> None:
+def test_amounts_next_to_a_count_of_0_are_reported() -> None:
     (warning,) = accepted(a_pod(asks({"gpu": 0, "mem": 100}))).warnings
     assert warning == (
         f"spec.containers[0].resources.limits[{MEM}]: not used: {GPU} asks for 0 cards"
     )
 
 
-def test_a_pod_without_containers_asks_for_nothing() -> None:
+def test_a_pod_without_containers_requests_nothing() -> None:
     """WH-04: the API server refuses it by itself."""
     (outcome,) = plan([a_pod()], [a_gpu_node("a")])
     assert outcome.verdict == "ignored"
@@ -211,7 +211,7 @@ def test_annotations_that_make_no_sense_are_refused(key: str, value: str, remedy
     assert remedy in answer.remedy
 
 
-def test_annotations_of_a_pod_that_asks_for_nothing_are_not_judged() -> None:
+def test_annotations_of_a_pod_that_requests_nothing_are_not_evaluated() -> None:
     assert not accepted(a_pod(asks({"gpu": 0}), annotations={WEIGHTS: "x"})).containers
 
 
@@ -228,14 +228,14 @@ def test_annotations_of_a_pod_that_asks_for_nothing_are_not_judged() -> None:
         ({"gpu": 1}, {"hami.io/node-scheduler-policy": "Spread"}, {}, "Spread: no such policy"),
     ],
 )
-def test_what_has_no_effect_is_told(
+def test_what_has_no_effect_is_reported(
     limits: Amounts, notes: Mapping[str, str], env: Mapping[str, str], words: str
 ) -> None:
     (warning,) = accepted(a_pod(asks(limits, env=env), annotations=notes)).warnings
     assert words in warning
 
 
-def test_control_that_is_not_switched_off_is_no_news() -> None:
+def test_control_that_is_not_switched_off_is_no_event() -> None:
     pod = a_pod(asks({"gpu": 1}, env={"CUDA_DISABLE_CONTROL": "false"}))
     assert not accepted(pod).warnings
 

@@ -143,7 +143,7 @@ def test_one_container_that_does_not_fit_stops_the_pod(
     assert counted(planned(a_pod(*app, init=tuple(init)), *gpus)) == {"n1": want}
 
 
-def test_a_sidecar_runs_beside_the_app_containers() -> None:
+def test_a_sidecar_runs_next_to_the_app_containers() -> None:
     """HAMi takes it for an init container and gives its memory away twice."""
     pod = a_pod(gpu(mem=5000), init=(asks({"gpu": 1, "mem": 5000}, sidecar=True),))
     assert planned(pod, Gpu("a", mib=8192)).verdict == "waiting"

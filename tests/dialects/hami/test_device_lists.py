@@ -71,7 +71,7 @@ def test_the_end_of_a_list_reads_as_an_empty_container() -> None:
         "uuid,type,\u0661,3:;",
     ],
 )
-def test_a_malformed_device_is_told(text: str) -> None:
+def test_a_malformed_device_is_reported(text: str) -> None:
     with pytest.raises(BadList, match="uuid,type"):
         decode_lists(text)
 
@@ -104,14 +104,14 @@ def test_a_bound_pod_holds_what_its_list_says() -> None:
     assert [s.exclusive for s in held.shares] == [False, True]
 
 
-def test_a_card_with_scaled_cores_is_not_held_alone() -> None:
+def test_a_card_with_scaled_cores_is_not_taken_alone() -> None:
     pod = bound([[DeviceListEntry("a", "NVIDIA", 100, 100)]])
     held = made().recorded(pod, [a_card("a", vendor="nvidia", cores=200)])
     assert held is not None
     assert not held.shares[0].exclusive
 
 
-def test_a_list_without_empty_places_is_matched_with_the_containers_that_ask() -> None:
+def test_a_list_without_empty_places_is_matched_with_the_containers_that_request_cards() -> None:
     """HAMi leaves out NVIDIA's containers without cards; what they hold must not be lost."""
     pod = a_pod(
         a_container(name="plain"),

@@ -42,7 +42,7 @@ def serving(node: Node, amounts: Mapping[str, Quantity]) -> Node:
         pytest.param((PLAIN, PLAIN), [1], id="asks for nothing any more"),
     ],
 )
-def test_a_listed_card_is_taken_whatever_the_container_asks(
+def test_a_listed_card_is_taken_whatever_the_container_requests(
     containers: tuple[Container, ...], positions: list[int]
 ) -> None:
     """A card that a running pod has must not be given away because its manifest is odd."""
@@ -87,23 +87,21 @@ def test_cards_are_served_where_nothing_says_that_they_are_not(
     assert picks(outcome) == ["a"]
 
 
-def test_the_count_is_looked_up_under_its_configured_name() -> None:
+def test_the_count_is_found_under_its_configured_name() -> None:
     node = serving(a_gpu_node("a"), {"example.com/gpu": 0, GPU: 10})
     (inventory,) = made(count="example.com/gpu").inventory(node, ())
     assert not inventory.cards[0].healthy
 
 
 def test_our_own_agent_vouches_for_cards_that_hamis_plugin_left() -> None:
-    ours = (
-        '{"version":1,"cards":[{"id":"a","index":0,"vendor":"nvidia","memory_bytes":8589934592}]}'
-    )
-    node = a_gpu_node("a", annotations={"cards.tessera.dev/nvidia": ours})
+    own = '{"version":1,"cards":[{"id":"a","index":0,"vendor":"nvidia","memory_bytes":8589934592}]}'
+    node = a_gpu_node("a", annotations={"cards.tessera.dev/nvidia": own})
     (outcome,) = plan([a_pod(SLICE)], [serving(node, {GPU: 0})])
     assert picks(outcome) == ["a"]
 
 
 @pytest.mark.parametrize("text", ["[]", ":", "::"])
-def test_a_register_without_cards_is_told(text: str) -> None:
+def test_a_register_without_cards_is_reported(text: str) -> None:
     (inventory,) = made().inventory(a_node("n1", annotations={REGISTER: text}), ())
     assert inventory.warnings == (
         f"node n1: annotation {REGISTER}: it lists no cards; see whether the driver sees any",
@@ -123,7 +121,7 @@ def test_warnings_name_the_field_that_the_manifest_has() -> None:
     assert outcome.warnings[0].startswith("spec.containers[0].resources.requests[")
 
 
-def test_a_priority_alone_is_told_to_ask_for_no_card() -> None:
+def test_a_priority_alone_is_reported_to_request_no_card() -> None:
     (outcome,) = plan([a_pod(asks({"priority": 1}))], [a_gpu_node("a")])
     assert outcome.verdict == "ignored"
     assert outcome.warnings == (

@@ -99,7 +99,7 @@ def test_closeness_is_pcie_class_and_nvlinks(
 
 
 @pytest.mark.parametrize("link", ["Bluetooth", "NVLink", "NVLinkX"])
-def test_an_unknown_link_is_told(link: str) -> None:
+def test_an_unknown_link_is_reported(link: str) -> None:
     with pytest.raises(ValueError, match=link):
         pair_closeness([link], [link])
 

@@ -83,7 +83,7 @@ def test_cards_in_mig_mode_are_left_alone(notes: Mapping[str, str]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["", "hami-core", "mps", "mig"])
-def test_a_pod_that_asks_for_mig_waits_and_is_told_why(mode: str) -> None:
+def test_a_pod_that_requests_mig_waits_and_learns_why(mode: str) -> None:
     pod = a_pod(asks({"gpu": 1, "mem": 1}), annotations={MODE: "mig"})
     outcome = planned(pod, Gpu("abc", mode=mode))
     assert counted(outcome) == {"n1": "1/1 ModeNotFit"}
@@ -110,7 +110,7 @@ def test_links_of_a_chain_are_trimmed() -> None:
     assert policy.idle_cards_only
 
 
-def test_a_wanted_card_that_is_nowhere_is_told() -> None:
+def test_a_wanted_card_that_is_nowhere_is_reported() -> None:
     pod = a_pod(asks({"gpu": 1}), annotations={USE: "abx"})
     outcome = planned(pod, Gpu("abc"))
     assert counted(outcome) == {"n1": "1/1 CardUuidMismatch"}

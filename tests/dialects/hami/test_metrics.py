@@ -18,7 +18,7 @@ TYPED = f'{CARD},device_type="NVIDIA-A10",zone="vGPU"'
 POD = 'namespace="team",node="n1",pod="p",container_index="1",device_uuid="GPU-0",zone="vGPU"'
 
 
-def books(memory_mib: int = 4, cores: float = 100, model: str = "NVIDIA-A10") -> Ledger:
+def free(memory_mib: int = 4, cores: float = 100, model: str = "NVIDIA-A10") -> Ledger:
     """One card, of which a pod's second container holds 1 MiB and 25 cores."""
     ledger = Ledger()
     card = Card(
@@ -37,8 +37,8 @@ def books(memory_mib: int = 4, cores: float = 100, model: str = "NVIDIA-A10") ->
 
 def lines(ledger: Ledger, *, legacy: bool = False) -> list[str]:
     grants = [entry.grant for entry in ledger.entries()]
-    told = families(ledger.fleet.snapshot(), grants, legacy=legacy)
-    return "".join(text(told)).splitlines()
+    reported = families(ledger.fleet.snapshot(), grants, legacy=legacy)
+    return "".join(text(reported)).splitlines()
 
 
 def samples(ledger: Ledger) -> list[str]:
@@ -52,17 +52,17 @@ def samples(ledger: Ledger) -> list[str]:
         pytest.param(0, [], id="MET-02-of-unknown-memory"),
     ],
 )
-def test_the_part_of_a_cards_memory_that_is_granted_is_told(
+def test_the_part_of_a_cards_memory_that_is_granted_is_reported(
     memory_mib: int, expected: list[str]
 ) -> None:
     name = f'hami_node_gpu_memory_allocated_ratio{{{CARD},zone="vGPU"}} '
-    found = [line for line in samples(books(memory_mib)) if "_memory_allocated_ratio" in line]
+    found = [line for line in samples(free(memory_mib)) if "_memory_allocated_ratio" in line]
     assert found == [name + value for value in expected]
 
 
 def test_every_name_has_its_labels_and_unit() -> None:
     with_cores = f'{CARD},device_cores="100"'
-    assert sorted(samples(books())) == sorted([
+    assert sorted(samples(free())) == sorted([
         f"hami_gpu_memory_limit_bytes{{{TYPED}}} 4194304",
         f"hami_gpu_core_limit_ratio{{{TYPED}}} 100",
         f"hami_gpu_shared_count{{{TYPED}}} 1",
@@ -77,33 +77,33 @@ def test_every_name_has_its_labels_and_unit() -> None:
     ])  # fmt: skip
 
 
-def test_cores_are_told_in_percent_of_cards_that_count_otherwise() -> None:
-    told = samples(books(cores=200))
-    assert f"hami_gpu_core_limit_ratio{{{TYPED}}} 100" in told
-    assert f"hami_gpu_core_allocated_ratio{{{TYPED}}} 13" in told
-    assert f"hami_vgpu_core_allocated_ratio{{{POD}}} 13" in told
+def test_cores_are_reported_in_percent_of_cards_that_count_otherwise() -> None:
+    reported = samples(free(cores=200))
+    assert f"hami_gpu_core_limit_ratio{{{TYPED}}} 100" in reported
+    assert f"hami_gpu_core_allocated_ratio{{{TYPED}}} 13" in reported
+    assert f"hami_vgpu_core_allocated_ratio{{{POD}}} 13" in reported
 
 
-def test_older_names_are_told_on_demand() -> None:
-    told = lines(books(), legacy=True)
+def test_older_names_are_reported_on_demand() -> None:
+    reported = lines(free(), legacy=True)
     zone = 'zone="vGPU"'
     card = 'nodeid="n1",deviceuuid="GPU-0",deviceidx="0"'
-    assert f"nodeGPUMemoryPercentage{{{card},{zone}}} 0.25" in told
-    assert f'GPUDeviceMemoryLimit{{{card},devicetype="NVIDIA-A10",{zone}}} 4194304' in told
+    assert f"nodeGPUMemoryPercentage{{{card},{zone}}} 0.25" in reported
+    assert f'GPUDeviceMemoryLimit{{{card},devicetype="NVIDIA-A10",{zone}}} 4194304' in reported
     pod = 'podnamespace="team",nodename="n1",podname="p",containeridx="1",deviceuuid="GPU-0"'
-    assert f"vGPUMemoryAllocated{{{pod},{zone}}} 1048576" in told
-    assert len(told) == 2 * len(lines(books()))
+    assert f"vGPUMemoryAllocated{{{pod},{zone}}} 1048576" in reported
+    assert len(reported) == 2 * len(lines(free()))
 
 
 def test_odd_names_do_not_break_the_text() -> None:
-    told = samples(books(model='A"1\\\n'))
-    assert any('device_type="A\\"1\\\\\\n"' in line for line in told)
+    reported = samples(free(model='A"1\\\n'))
+    assert any('device_type="A\\"1\\\\\\n"' in line for line in reported)
 
 
-async def test_they_are_served_where_they_are_asked_for() -> None:
+async def test_they_are_served_where_they_are_requested() -> None:
     settings = HttpSettings(host="127.0.0.1", port=0)
     app: web.Application = application(settings)
-    app.add_routes(routes(books()))
+    app.add_routes(routes(free()))
     async with serving(app, settings) as served, ClientSession(served.url) as session:
         async with session.get("/hami/metrics") as response:
             plain = await response.text()

@@ -122,7 +122,7 @@ def test_cards_of_the_old_csv_are_numbered_as_they_stand() -> None:
     assert [(c.id, c.index) for c in cards] == [("GPU-b", 0), ("GPU-a", 1)]
 
 
-def test_cards_that_share_an_index_are_numbered_and_told() -> None:
+def test_cards_that_share_an_index_are_numbered_and_reported() -> None:
     inventory = published('[{"id":"a","count":1,"devmem":1},{"id":"b","count":1,"devmem":1}]')
     assert [(c.id, c.index) for c in inventory.cards] == [("a", 0), ("b", 1)]
     assert "share an index" in inventory.warnings[0]
@@ -152,7 +152,7 @@ def test_malformed_scores_cost_the_links_not_the_cards(text: str) -> None:
     assert SCORE in inventory.warnings[0]
 
 
-def test_cordoned_cards_are_marked_and_unknown_ones_told() -> None:
+def test_cordoned_cards_are_marked_and_unknown_ones_reported() -> None:
     node = a_gpu_node("a", "b", annotations={CORDON: " b , gone,"})
     cards, warnings = cards_of(load(), node, {})
     assert [(c.id, c.cordoned) for c in cards] == [("a", False), ("b", True)]
@@ -163,8 +163,8 @@ def test_cordoned_cards_are_marked_and_unknown_ones_told() -> None:
 
 def test_a_cordon_holds_for_cards_that_our_own_agent_published() -> None:
     card = {"id": "b", "index": 0, "vendor": "nvidia", "memory_bytes": 1 << 34}
-    ours = json.dumps({"version": 1, "cards": [card]})
-    node = a_node("n1", annotations={CORDON: "b", "cards.tessera.dev/nvidia": ours})
+    own = json.dumps({"version": 1, "cards": [card]})
+    node = a_node("n1", annotations={CORDON: "b", "cards.tessera.dev/nvidia": own})
     cards, warnings = cards_of(load(), node, {})
     assert [(c.id, c.cordoned) for c in cards] == [("b", True)]
     assert warnings == ()

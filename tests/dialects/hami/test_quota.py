@@ -81,7 +81,7 @@ CARDS = [Gpu(f"g{i}", mib=mib) for i, mib in enumerate((2000, 8000, 4000, 6000))
         pytest.param(limit(2000, 100), a_pod(asks({"gpu": 1})), ["g0"], id="QUO-14"),
     ],
 )
-def test_quota_is_asked_with_what_each_card_really_takes(
+def test_quota_is_checked_with_what_each_card_really_takes(
     limits: Limit, pod: Pod, want: int | list[str]
 ) -> None:
     (outcome,) = plan([pod], [a_gpu_node(*CARDS)], limits=[limits])
@@ -89,7 +89,7 @@ def test_quota_is_asked_with_what_each_card_really_takes(
     assert chosen == want if isinstance(want, list) else len(chosen) == want
 
 
-def test_cards_that_quota_forbids_are_told_apart() -> None:
+def test_cards_that_quota_forbids_are_distinguished() -> None:
     """QUO-13: two cards of 3000 MiB are more than 4000."""
     pod = a_pod(asks({"gpu": 2, "core": 60, "mem": 3000}))
     (outcome,) = plan([pod], [a_gpu_node(*CARDS)], limits=[limit(4000, 200)])

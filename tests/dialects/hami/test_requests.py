@@ -93,7 +93,7 @@ def test_quantities_read_as_in_go(quantity: str, as_int: int | None, rounded: in
         quantity_value(f"{quantity}x")
 
 
-def test_every_container_asks_for_itself_in_spec_order() -> None:
+def test_every_container_has_requests_of_its_own_in_spec_order() -> None:
     pod = a_pod(
         a_container(name="plain"), asks({"gpu": 1}, name="app"),
         init=(asks({"gpu": 1}, name="init"), asks({"gpu": 1}, name="side", sidecar=True)),

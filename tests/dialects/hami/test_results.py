@@ -71,7 +71,7 @@ def test_result_keys_on_a_new_pod_are_stripped() -> None:
     assert any("removed" in w for w in outcome.warnings)
 
 
-def test_a_container_is_told_its_cards_and_limits() -> None:
+def test_a_container_is_given_its_cards_and_limits() -> None:
     """ALC-04, as far as the node's answer goes."""
     env = env_of(planned(a_pod(asks({"gpu": 1, "mem": 3000, "core": 50})), "GPU-03f69c50"))
     cache = env.pop(CACHE)
@@ -141,7 +141,7 @@ def test_a_limit_is_never_0_which_would_be_none() -> None:
         ({}, {"CUDA_DISABLE_CONTROL": "true"}, {"CUDA_DISABLE_CONTROL": "false"}),
     ],
 )
-def test_options_and_the_containers_own_choices_are_heard(
+def test_options_and_the_containers_own_choices_are_followed(
     options: Mapping[str, Any], own: Mapping[str, str], want: Mapping[str, str | None]
 ) -> None:
     outcome = planned(a_pod(asks({"gpu": 1}, env=own)), "a", config={"hami": options})

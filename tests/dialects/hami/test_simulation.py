@@ -27,7 +27,7 @@ def test_a_node_that_registered_nothing_says_so() -> None:
     assert [w.message.partition(":")[0] for w in outcome.reasons] == ["node unregistered"]
 
 
-def test_cards_by_number_alone_are_asked_in_hamis_way() -> None:
+def test_cards_by_number_alone_are_requested_in_hamis_way() -> None:
     """`nvidia.com/gpu` belongs to this dialect while no other insists on the pod."""
     (outcome,) = plan([a_pod(asks({"gpu": 1}))], [TEMPLATE])
     assert outcome.dialects == ("hami",)

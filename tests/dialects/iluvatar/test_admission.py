@@ -94,13 +94,13 @@ def test_requests_alone_are_understood(form: Form) -> None:
 
 
 @both_forms
-def test_a_count_of_0_asks_for_nothing(form: Form) -> None:
+def test_a_count_of_0_requests_nothing(form: Form) -> None:
     answer = accepted(a_pod(a_container(form(gpu=0, mem=4))))
     assert answer.containers == ()
     assert answer.changes == {}
 
 
-def test_the_container_is_told_its_name() -> None:
+def test_the_container_is_given_its_name() -> None:
     pod = a_pod(
         a_container(new(gpu=1), name="a"),
         a_container(new(gpu=1), name="b", env={"SOL_CONTINER_NAME": "mine"}),
@@ -113,7 +113,7 @@ def test_the_container_is_told_its_name() -> None:
 
 
 @both_forms
-def test_amounts_given_in_vain_are_told(form: Form) -> None:
+def test_amounts_given_in_vain_are_reported(form: Form) -> None:
     memory, cores = accepted(a_pod(a_container(form(gpu=2, mem=4, core=1)))).warnings
     assert "4 is not used" in memory
     assert "1 becomes 200" in cores
@@ -149,7 +149,7 @@ def test_what_can_never_run_is_refused_by_field_value_and_remedy(
 
 
 @pytest.mark.parametrize(("core", "cards"), [(50, 1), (100, 1), (200, 2)])
-def test_cores_without_a_count_are_told_how_many_cards_to_add(core: int, cards: int) -> None:
+def test_cores_without_a_count_are_given_the_cards_to_add(core: int, cards: int) -> None:
     assert f"add {GPU}: {cards}" in rejected(a_pod(a_container(old(core=core)))).remedy
 
 
@@ -185,7 +185,7 @@ def test_annotations_choose_cards_in_either_form() -> None:
     assert found == [(("a", "b"), ("b",)), (("c",), ("d",))]
 
 
-def test_models_whose_names_contain_each_other_are_told_apart() -> None:
+def test_models_whose_names_contain_each_other_are_distinguished() -> None:
     models = ["MR-V100", "MR-V100X"]
     (short,) = accepted(a_pod(a_container(new(gpu=1))), models=models).containers
     (long,) = accepted(a_pod(a_container(new("MR-V100X", gpu=1))), models=models).containers
@@ -236,7 +236,7 @@ def test_configuration_that_makes_no_sense_is_refused(options: dict[str, object]
         (new(gpu=1, mem="16Gi"), "limits[iluvatar.ai/MR-V100.vMem]"),
     ],
 )
-def test_memory_in_bytes_is_told_its_unit(limits: dict[str, Quantity], field: str) -> None:
+def test_memory_in_bytes_is_given_its_unit(limits: dict[str, Quantity], field: str) -> None:
     answer = rejected(a_pod(a_container(limits)))
     assert answer.field.endswith(field)
     assert answer.remedy == (
@@ -246,7 +246,7 @@ def test_memory_in_bytes_is_told_its_unit(limits: dict[str, Quantity], field: st
 
 
 @both_forms
-def test_amounts_beside_a_count_of_0_are_told(form: Form) -> None:
+def test_amounts_next_to_a_count_of_0_are_reported(form: Form) -> None:
     answer = accepted(a_pod(a_container(form(gpu=0, mem=4, core=0))))
     assert not answer.containers
     (warning,) = answer.warnings

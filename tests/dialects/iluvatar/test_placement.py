@@ -155,7 +155,7 @@ def test_init_containers_use_the_card_before() -> None:  # MUL-03
     assert answer.annotations[LIST] == ";uuid1,MR-V100,1024,30:;uuid1,MR-V100,1024,30:;"
 
 
-def test_refusals_of_memory_and_cores_are_told() -> None:  # MUL-05, MUL-06
+def test_refusals_of_memory_and_cores_are_reported() -> None:  # MUL-05, MUL-06
     busy = holding("dev-0,MR-V100,0,80:dev-1,MR-V100,0,80:;", gpu=1, mem=1, core=80)
     assert why(outcome(ask(gpu=1, mem=1, core=30), TWO, bound=[busy])) == ["CardInsufficientCore"]
     small = registered(entry("dev-0", mib=50))
@@ -176,7 +176,7 @@ def test_the_vendors_plugin_serves_the_container() -> None:
     assert (injection.env, injection.mounts, injection.devices) == ({}, (), ())
 
 
-def test_a_policy_that_needs_links_is_told_to_be_passed_over() -> None:
+def test_a_policy_that_needs_links_is_reported_to_be_passed_over() -> None:
     pod = a_pod(a_container(old(gpu=1, mem=4)), annotations={CARD_POLICY: "binpack,topology-aware"})
     (warning,) = outcome(pod, counted(2)).warnings
     assert warning.startswith(f"metadata.annotations[{CARD_POLICY}]: topology-aware: passed over")

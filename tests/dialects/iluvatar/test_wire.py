@@ -108,7 +108,7 @@ def test_capacity_is_read_under_the_configured_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("capacity", "told"),
+    ("capacity", "reported"),
     [
         (old(core="many", mem=1), CORE),
         (old(core=100, mem=-1), MEM),
@@ -117,10 +117,12 @@ def test_capacity_is_read_under_the_configured_names() -> None:
     ],
     ids=str,
 )
-def test_capacity_that_makes_no_sense_is_told(capacity: dict[str, Quantity], told: str) -> None:
+def test_capacity_that_makes_no_sense_is_reported(
+    capacity: dict[str, Quantity], reported: str
+) -> None:
     (found,) = made().inventory(a_node("n", capacity=capacity), ())
     assert found.cards == ()
-    assert f"node n: status.capacity[{told}]" in found.warnings[0]
+    assert f"node n: status.capacity[{reported}]" in found.warnings[0]
 
 
 def test_the_older_form_can_be_switched_off() -> None:
@@ -206,7 +208,7 @@ def running(limits: dict[str, Quantity], notes: dict[str, str]) -> Pod:
     ],
     ids=str,
 )
-def test_card_numbers_alone_are_read_as_gpu_manager_means_them(
+def test_card_numbers_alone_are_read_as_gpu_manager_intends_them(
     limits: dict[str, Quantity], cards: str, shares: list[tuple[int, int, float, bool]]
 ) -> None:
     back = made().recorded(running(limits, {f"{IDX}0": cards}), CARDS)

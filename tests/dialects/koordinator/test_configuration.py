@@ -48,7 +48,7 @@ def test_a_deprecated_name_may_be_made_the_name() -> None:
         pytest.param(HALF, "0", id="one-card"),
     ],
 )
-def test_patched_device_plugins_are_told_minors_and_time(asked: str, minors: str) -> None:
+def test_patched_device_plugins_are_given_minors_and_time(asked: str, minors: str) -> None:
     (outcome,) = plan(
         [a_koord_pod(asked)], [a_node()], customs=[flat(2, "16Gi")],
         config={"koordinator": {"device_plugin_adaption": True}},
@@ -63,7 +63,7 @@ def test_by_default_the_allocation_alone_is_written() -> None:
     assert [k for k in outcome.annotations if k.startswith(PREFIX)] == [ALLOCATED]
 
 
-def test_a_part_beyond_one_card_is_told_a_remedy_that_is_accepted() -> None:
+def test_a_part_beyond_one_card_is_given_a_remedy_that_is_accepted() -> None:
     (outcome,) = plan([a_koord_pod("gpu=150")], [a_node()], customs=[flat(2, "16Gi")])
     assert "Write 200, or write gpu-core and gpu-memory-ratio instead" in outcome.message
     remedied = ("gpu=200", "sh=2 core=150 ratio=150")

@@ -28,7 +28,7 @@ def admitted(pod: Any) -> Admitted:
     return answer
 
 
-def test_each_container_that_asks_has_its_own_request() -> None:
+def test_each_container_that_requests_cards_has_its_own_request() -> None:
     answer = admitted(a_koord_pod("sh=1 ratio=33", "cpu=1", "sh=1 core=20 ratio=34"))
     assert [(c.container, c.position) for c in answer.containers] == [("c0", 0), ("c2", 2)]
     assert [c.requests[0].memory_percent for c in answer.containers] == [33, 34]
@@ -39,7 +39,7 @@ def test_each_container_that_asks_has_its_own_request() -> None:
     ("first", "second", "blamed"),
     [("sh=1 ratio=50", "sh=1 mem=8Gi", "mem"), ("sh=1 ratio=50", "nv=1", "nv")],
 )
-def test_containers_that_ask_in_ways_that_do_not_add_up_are_refused(
+def test_containers_that_request_in_ways_that_do_not_add_up_are_refused(
     first: str, second: str, blamed: str
 ) -> None:
     answer = KOORDINATOR.admit(a_koord_pod(first, second))
@@ -103,6 +103,6 @@ def test_init_and_app_on_one_card_are_written_as_the_larger_of_both() -> None:
     assert [(e["minor"], e["resources"][NAMES["ratio"]]) for e in entries] == [(0, "100")]
 
 
-def test_containers_that_do_not_ask_are_given_nothing() -> None:
+def test_containers_that_do_not_request_are_given_nothing() -> None:
     (outcome,) = plan([a_koord_pod(HALF, "cpu=1")], [a_node()], customs=[flat(1, "16Gi")])
     assert "c1" not in outcome.injections or not outcome.injections["c1"].env

@@ -201,7 +201,7 @@ def test_bytes_and_percent_that_disagree_charge_the_larger(_case: int) -> None:
     assert held.shares[0].card == "GPU-b"
 
 
-def test_all_of_a_card_in_percent_is_held_alone() -> None:
+def test_all_of_a_card_in_percent_is_taken_alone() -> None:
     pod = carrying('{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-memory-ratio":"100"}}]}')
     held = KOORDINATOR.recorded(pod, CARDS)
     assert held is not None
@@ -217,7 +217,7 @@ def test_an_id_says_more_than_a_minor() -> None:
     assert held.shares[0].card == "GPU-b"
 
 
-def test_the_first_app_container_that_asks_stands_for_the_pod() -> None:
+def test_the_first_app_container_that_requests_stands_for_the_pod() -> None:
     pod = a_pod(
         asks("cpu=1"), asks(HALF), init=(asks(HALF),), node="n1",
         annotations={ALLOCATED: '{"gpu":[{"minor":0,"resources":'

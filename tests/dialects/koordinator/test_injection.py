@@ -48,7 +48,7 @@ def test_isolation_gives_limits_and_library(spelling: str) -> None:
 
 
 @pytest.mark.parametrize("label", ["", "MPS"])
-def test_without_isolation_only_the_cards_are_told(label: str) -> None:
+def test_without_isolation_only_the_cards_are_reported(label: str) -> None:
     injection = given(HALF, label, (1, 8 * GI, 50))
     assert injection == Injection(env={"NVIDIA_VISIBLE_DEVICES": "1"})
 
@@ -110,7 +110,7 @@ def test_the_librarys_place_can_be_configured() -> None:
     assert injection.mounts[0].destination == "/opt/vgpu/lib.so"
 
 
-def test_cards_are_told_by_minor_number() -> None:
+def test_cards_are_reported_by_minor_number() -> None:
     pod = a_koord_pod(HALF)
     cards = {"card-0": a_card("card-0", 0, vendor="nvidia", minor=7)}
     placed = Placed(pod=pod, node="n1", shares=shares((0, GI, 50)), cards=cards, now_ns=0)

@@ -54,11 +54,11 @@ def test_a_device_without_id_and_topology_is_a_card_all_the_same() -> None:
 @pytest.mark.parametrize(
     "facts", [{"health": False}, {"health": False, "resources": None}, {"health": "false"}]
 )
-def test_a_sick_card_is_kept_as_sick(facts: dict[str, Any]) -> None:
+def test_an_unhealthy_card_stays_unhealthy(facts: dict[str, Any]) -> None:
     assert not the_card(a_device(1) | facts).healthy
 
 
-def test_a_card_whose_health_is_not_told_is_sick() -> None:
+def test_a_card_whose_health_is_not_known_is_unhealthy() -> None:
     entry = a_device(0)
     del entry["health"]
     assert not the_card(entry).healthy
@@ -71,7 +71,7 @@ def test_deprecated_names_are_read() -> None:
     assert card.model == "T4"
 
 
-def test_cores_are_a_hundred_where_they_are_not_told() -> None:
+def test_cores_are_a_hundred_where_they_are_not_known() -> None:
     card = the_card(a_device(0) | {"resources": {NAMES["mem"]: 1024}})
     assert card.cores_percent == 100
     assert card.memory_bytes == 1024
@@ -86,7 +86,7 @@ def test_other_devices_are_not_cards() -> None:
     assert not KOORDINATOR.inventory(a_node(), [devices({"type": "rdma", "minor": 0})])
 
 
-def test_another_nodes_device_is_not_ours() -> None:
+def test_another_nodes_device_belongs_to_another() -> None:
     other = devices(a_device(0), node="n2")
     kind = Custom(kind="Widget", metadata=ObjectMeta(name="n1"), spec=devices(a_device(0)).spec)
     assert not KOORDINATOR.inventory(a_node(), [other, kind])
@@ -108,7 +108,7 @@ TABLE = "scheduling.koordinator.sh/gpu-partitions"
         pytest.param('{"0": [{}]}', "[0][0]", id="no-cards"),
     ],
 )
-def test_a_table_of_partitions_that_cannot_be_read_is_told(text: str, says: str) -> None:
+def test_a_table_of_partitions_that_cannot_be_read_is_reported(text: str, says: str) -> None:
     device = devices(a_device(0))
     meta = replace(device.metadata, annotations={TABLE: text})
     inventory = found(replace(device, metadata=meta))
@@ -120,7 +120,7 @@ def test_a_table_of_partitions_that_cannot_be_read_is_told(text: str, says: str)
 
 
 @pytest.mark.parametrize("vendor", ["huawei", "cambricon"])
-def test_other_vendors_cards_are_not_ours(vendor: str) -> None:
+def test_other_vendors_cards_belong_to_others(vendor: str) -> None:
     cards = [devices(a_device(0))]
     assert not KOORDINATOR.inventory(a_node(labels={VENDOR: vendor}), cards)
     assert KOORDINATOR.inventory(a_node(labels={VENDOR: "nvidia"}), cards)
@@ -188,7 +188,7 @@ def test_without_a_device_object_totals_are_equal_cards(totals: dict[str, Quanti
 
 
 @pytest.mark.parametrize("_case", [pytest.param(0, id="M2")])
-def test_totals_of_another_vendor_are_not_ours(_case: int) -> None:
+def test_totals_of_another_vendor_belong_to_others(_case: int) -> None:
     assert not KOORDINATOR.inventory(a_node(capacity=TOTALS, labels={VENDOR: "huawei"}), [])
 
 

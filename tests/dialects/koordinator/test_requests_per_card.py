@@ -144,7 +144,7 @@ def test_exactly_ten_of_the_63_sets_of_names_are_valid(size: int) -> None:
 
 
 @pytest.mark.parametrize("text", [pytest.param("gpu=0", id="A5"), "ratio=0 core=0", "nv=0"])
-def test_an_amount_of_nothing_asks_for_nothing(text: str) -> None:
+def test_an_amount_of_nothing_requests_nothing(text: str) -> None:
     answer = KOORDINATOR.admit(a_koord_pod(text))
     assert isinstance(answer, Admitted)
     assert not answer.containers

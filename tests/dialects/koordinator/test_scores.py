@@ -74,7 +74,7 @@ def test_a_node_is_scored_by_the_sum_of_its_cards(
     assert of_node(a_fleet(*used), asking(ratio, mib), most=most) == score
 
 
-def test_sick_cards_do_not_count() -> None:
+def test_unhealthy_cards_do_not_count() -> None:
     assert of_node(a_fleet(0, 8192, healthy=1), asking(50), most=False) == 75
     assert of_node(a_fleet(0, healthy=0), asking(50), most=False) == 0
 
@@ -102,7 +102,7 @@ def test_a_card_is_scored_like_a_node_of_one(
     assert [card_score(view, i, request, need, most=most) for i in range(len(facts))] == scores
 
 
-def test_thirds_are_counted_as_they_were_asked() -> None:
+def test_thirds_are_counted_as_they_were_requested() -> None:
     total = 24 << 30
     fleet = Fleet()
     fleet.put("n1", [a_card("GPU-0", 0, mib=24 * 1024, vendor="nvidia")])

@@ -96,7 +96,7 @@ def test_an_amount_under_both_names_is_refused() -> None:
     assert NAMES["ratio"] in answer.remedy
 
 
-def test_only_what_changes_is_told() -> None:
+def test_only_what_changes_is_reported() -> None:
     answer = KOORDINATOR.admit(a_koord_pod("gpu=50", "sh=1 ratio=50"))
     assert isinstance(answer, Admitted)
     said = amounts("core=50 ratio=50 sh=1")

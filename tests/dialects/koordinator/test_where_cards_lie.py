@@ -126,7 +126,7 @@ CROSSED = ((0, 4), (1, 5), (2, 6), (3, 7))
         ),
     ],
 )  # fmt: skip
-def test_a_pod_waits_and_is_told_why(
+def test_a_pod_waits_and_learns_why(
     device: Custom, labels: Mapping[str, str], notes: Mapping[str, str], text: str, says: str
 ) -> None:
     (outcome,) = planned(device, [text], notes, labels=labels)
@@ -233,7 +233,7 @@ def test_a_partition_lies_within_the_scope_that_is_demanded() -> None:
     assert "no idle partition of 2" in said(outcome)
 
 
-def test_a_partition_with_a_card_in_use_or_sick_is_not_taken() -> None:
+def test_a_partition_with_a_card_in_use_or_unhealthy_is_not_taken() -> None:
     cards = [a_device(i, switch=str(i // 2), numa=i // 4, health=i != 2) for i in range(8)]
     device = devices(*cards)
     outcomes = planned(device, ["nv=2", "nv=2", "nv=2"], used=[0], labels=H100)
@@ -287,7 +287,7 @@ def test_what_makes_no_sense_or_cannot_be_promised_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("text", "notes", "told"),
+    ("text", "notes", "reported"),
     [
         pytest.param("nv=1", {JOINT: '{"deviceTypes":["gpu","rdma"]}'}, "", id="no-network-card"),
         pytest.param(
@@ -298,8 +298,10 @@ def test_what_makes_no_sense_or_cannot_be_promised_is_refused(
         pytest.param("nv=1", {HINT: '{"rdma":{"vfSelector":{}}}'}, "", id="of-others"),
     ],
 )
-def test_what_is_not_honoured_is_told(text: str, notes: Mapping[str, str], told: str) -> None:
+def test_what_is_not_honoured_is_reported(
+    text: str, notes: Mapping[str, str], reported: str
+) -> None:
     answer = admitted(text, notes)
     assert isinstance(answer, Admitted)
     about = [w for w in answer.warnings if "is not placed here" not in w]
-    assert [told in w for w in about] == ([True] if told else [])
+    assert [reported in w for w in about] == ([True] if reported else [])

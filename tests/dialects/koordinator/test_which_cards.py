@@ -102,9 +102,9 @@ def test_pods_in_order_get(
     assert chosen(node, texts, strategy) == minors
 
 
-def f8(*sick: int) -> Custom:
+def f8(*unhealthy: int) -> Custom:
     return devices(*(
-        a_device(i, "83201216Ki", switch=str(i // 2), numa=i // 4, health=i not in sick)
+        a_device(i, "83201216Ki", switch=str(i // 2), numa=i // 4, health=i not in unhealthy)
         for i in range(8)
     ))  # fmt: skip
 
@@ -137,7 +137,7 @@ def test_most_allocated_prefers_the_card_in_use(_case: int) -> None:
     assert chosen(flat(4, "8Gi", first=1), [HALF], MOST, [bound([3, 4], 50)]) == [(3,)]
 
 
-def test_a_node_that_does_not_tell_every_switch_is_flat() -> None:
+def test_a_node_that_does_not_publish_every_switch_is_flat() -> None:
     partly = devices(*(a_device(i, switch=str(i // 2), numa=0) for i in range(3)), a_device(3))
     assert chosen(partly, ["nv=1", "nv=2"]) == [(0,), (1, 2)]
 

@@ -1,4 +1,4 @@
-"""Which pods are Koordinator's, and what is told about what they ask in vain."""
+"""Which pods are Koordinator's, and what is reported about what they ask in vain."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_pod_of_the_scheduler_without_cards_is_not_claimed() -> None:
 
 
 @pytest.mark.parametrize("name", ["kubernetes.io/gpu", "kubernetes.io/gpu-memory-ratio"])
-def test_deprecated_names_are_ours(name: str) -> None:
+def test_deprecated_names_are_known(name: str) -> None:
     assert KOORDINATOR.claim(a_pod(asks(f"{name}=50"))).insists
 
 
@@ -67,17 +67,17 @@ def test_whole_cards_are_lent_and_the_rest_is_owned() -> None:
     assert KOORDINATOR.resources >= {*NAMES.values(), "kubernetes.io/gpu-core"}
 
 
-def test_network_cards_that_are_not_placed_are_told() -> None:
+def test_network_cards_that_are_not_placed_are_reported() -> None:
     answer = KOORDINATOR.admit(a_koord_pod("gpu=200 koordinator.sh/rdma=100"))
     assert isinstance(answer, Admitted)
     assert any("koordinator.sh/rdma" in warning for warning in answer.warnings)
 
 
-@pytest.mark.parametrize(("provider", "told"), [("HAMi-core", False), ("MPS", True)])
-def test_an_unknown_isolation_is_told(*, provider: str, told: bool) -> None:
+@pytest.mark.parametrize(("provider", "reported"), [("HAMi-core", False), ("MPS", True)])
+def test_an_unknown_isolation_is_reported(*, provider: str, reported: bool) -> None:
     answer = KOORDINATOR.admit(a_koord_pod("gpu=50", isolation=provider))
     assert isinstance(answer, Admitted)
-    assert any(provider in warning for warning in answer.warnings) is told
+    assert any(provider in warning for warning in answer.warnings) is reported
 
 
 def test_result_keys_are_the_schedulers() -> None:

@@ -107,7 +107,7 @@ def test_several_cards_are_announced_to_the_toolkit() -> None:
     assert accepted(a_pod(asks(gpu=1))).annotations == {}
 
 
-def test_amounts_given_in_vain_are_told() -> None:
+def test_amounts_given_in_vain_are_reported() -> None:
     (cores,) = accepted(a_pod(asks(gpu=1, core=4))).warnings
     assert CORE in cores
     assert "4 becomes 16" in cores
@@ -146,15 +146,15 @@ def test_what_can_never_run_is_refused_by_field_value_and_remedy(
     assert answer.remedy
 
 
-def test_memory_without_a_count_is_told_what_to_add() -> None:
+def test_memory_without_a_count_is_given_what_to_add() -> None:
     assert f"add {GPU}: 1" in rejected(a_pod(asks(mem=2))).remedy
 
 
-def test_zero_of_memory_and_cores_without_a_count_asks_for_nothing() -> None:
+def test_zero_of_memory_and_cores_without_a_count_requests_nothing() -> None:
     assert accepted(a_pod(asks(mem=0, core=0))).containers == ()
 
 
-def test_containers_that_ask_nothing_are_left_alone() -> None:
+def test_containers_that_request_nothing_are_left_alone() -> None:
     answer = accepted(a_pod(a_container({"cpu": 1}), a_slice()))
     assert [c.position for c in answer.containers] == [1]
     assert set(answer.changes) == {"c1"}  # requests are filled in
@@ -237,7 +237,7 @@ def test_configuration_that_makes_no_sense_is_refused(options: dict[str, object]
         made(**options)
 
 
-def test_memory_in_bytes_is_told_its_unit() -> None:
+def test_memory_in_bytes_is_given_its_unit() -> None:
     answer = rejected(a_pod(asks(gpu=1, mem="16Gi")))
     assert answer.remedy == (
         "16Gi is 17179869184: this resource counts units of 512 MiB, and no card has that much. "

@@ -46,15 +46,15 @@ def test_all_cores_of_a_card_need_an_idle_card() -> None:  # FIT-M05
     assert why(answer) == ["ExclusiveDeviceAllocateConflict"]
 
 
-def test_more_cards_than_are_free_are_told_by_their_number() -> None:  # FIT-M06
+def test_more_cards_than_are_free_are_reported_by_their_number() -> None:  # FIT-M06
     half = bound("half", "n-mthreads-2,Mthreads,1024,2:;", a_slice(2, 2))
     answer = outcome(a_pod(asks(gpu=3)), cards(3), bound=[half])
     assert answer.verdict == "waiting"
-    told = {w.reason.wire: w.message for w in answer.reasons}
-    assert told["AllocatedCardsInsufficientRequest"].startswith("2/3 ")
+    reported = {w.reason.wire: w.message for w in answer.reasons}
+    assert reported["AllocatedCardsInsufficientRequest"].startswith("2/3 ")
 
 
-def test_more_cards_than_a_node_has_are_told() -> None:  # PRB-16
+def test_more_cards_than_a_node_has_are_reported() -> None:  # PRB-16
     assert why(outcome(a_pod(asks(gpu=3)), cards(2))) == ["NodeInsufficientDevice"]
 
 

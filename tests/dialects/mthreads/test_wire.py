@@ -53,7 +53,7 @@ def test_nodes_without_cores_have_no_cards(capacity: dict[str, Quantity]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("capacity", "told"),
+    ("capacity", "reported"),
     [
         ({"core": "many", "mem": 1}, CORE),
         ({"core": -16, "mem": 1}, CORE),
@@ -64,10 +64,12 @@ def test_nodes_without_cores_have_no_cards(capacity: dict[str, Quantity]) -> Non
     ],
     ids=str,
 )
-def test_capacity_that_makes_no_sense_is_told(capacity: dict[str, Quantity], told: str) -> None:
+def test_capacity_that_makes_no_sense_is_reported(
+    capacity: dict[str, Quantity], reported: str
+) -> None:
     found = published(**capacity)
     assert found.cards == ()
-    assert f"node test: status.capacity[{told}]" in found.warnings[0]
+    assert f"node test: status.capacity[{reported}]" in found.warnings[0]
 
 
 def a_share(position: int, index: int, mib: int, cores: float) -> Share:

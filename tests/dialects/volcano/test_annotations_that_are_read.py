@@ -79,7 +79,7 @@ def test_an_index_that_cannot_be_used_is_a_problem(text: str, said: str) -> None
     assert said in problem(a_bound_pod(memory(1), index=text))
 
 
-def test_an_index_on_a_pod_that_asks_for_nothing_means_nothing() -> None:
+def test_an_index_on_a_pod_that_requests_nothing_says_nothing() -> None:
     assert made().recorded(a_bound_pod(a_container(), index="0"), CARDS) is None
     assert made().recorded(a_bound_pod(memory(0), index="0"), CARDS) is None
 
@@ -172,7 +172,7 @@ def vgpu_shares(*containers: Container, ids: str, init: tuple[Container, ...] = 
     return list(found.shares)
 
 
-def test_segments_belong_to_the_containers_that_ask() -> None:
+def test_segments_belong_to_the_containers_that_request() -> None:
     shares = vgpu_shares(
         vgpu(1), a_container(), vgpu(1), ids="GPU-0,NVIDIA,1,0:;GPU-1,NVIDIA,2,100:"
     )
@@ -182,11 +182,11 @@ def test_segments_belong_to_the_containers_that_ask() -> None:
     ]
 
 
-def test_upstream_writes_no_segment_for_init_containers_and_ours_does() -> None:
-    theirs = vgpu_shares(vgpu(1), init=(vgpu(1),), ids="GPU-0,NVIDIA,1,0:")
-    assert [(s.role, s.card) for s in theirs] == [(Role.APP, "GPU-0")]
-    ours = vgpu_shares(vgpu(1), init=(vgpu(1),), ids="GPU-2,NVIDIA,1,0:;GPU-0,NVIDIA,1,0:")
-    assert [(s.role, s.card) for s in ours] == [(Role.INIT, "GPU-2"), (Role.APP, "GPU-0")]
+def test_upstream_writes_no_segment_for_init_containers_and_tessera_does() -> None:
+    others = vgpu_shares(vgpu(1), init=(vgpu(1),), ids="GPU-0,NVIDIA,1,0:")
+    assert [(s.role, s.card) for s in others] == [(Role.APP, "GPU-0")]
+    own = vgpu_shares(vgpu(1), init=(vgpu(1),), ids="GPU-2,NVIDIA,1,0:;GPU-0,NVIDIA,1,0:")
+    assert [(s.role, s.card) for s in own] == [(Role.INIT, "GPU-2"), (Role.APP, "GPU-0")]
 
 
 def test_two_containers_on_one_card_are_both_counted() -> None:

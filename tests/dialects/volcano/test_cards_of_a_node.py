@@ -1,4 +1,4 @@
-"""Cards from the capacity, the list of sick cards and the vgpu register (C and I)."""
+"""Cards from the capacity, the list of unhealthy cards and the vgpu register (C and I)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_total_is_divided_among_equal_cards(node: Node, healthy: dict[int, i
     assert {c.index: c.memory_mib for c in found.cards if c.healthy} == healthy
 
 
-def test_sick_cards_stay_in_the_table_and_keep_their_size() -> None:
+def test_unhealthy_cards_stay_in_the_table_and_keep_their_size() -> None:
     cards = inventory(a_counted_node(400, 4, unhealthy="1")).cards
     assert [(c.id, c.index, c.memory_mib, c.healthy) for c in cards] == [
         ("n1-nvidia-0", 0, 100, True),
@@ -84,7 +84,7 @@ def test_a_capacity_that_makes_no_sense_is_a_warning(node: Node, said: str) -> N
     assert said in warning
 
 
-def test_each_bad_id_of_a_sick_card_is_named() -> None:
+def test_each_bad_id_of_an_unhealthy_card_is_named() -> None:
     found = inventory(a_counted_node(400, 4, unhealthy="1, 3"))
     (warning,) = found.warnings
     assert "volcano.sh/gpu-unhealthy-ids" in warning
@@ -109,7 +109,7 @@ def facts(node: Node, **options: Any) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_the_register_tells_card_by_card() -> None:
+def test_the_register_describes_card_by_card() -> None:
     # I1
     text = f"GPU-a,10,11178,{P4},true,hami-core:GPU-b,10,11178,{P4},false,hami-core:"
     found = inventory(a_vgpu_node(text))

@@ -82,7 +82,7 @@ def test_a_schedulers_own_file_is_read_in_both_spellings(plugin: str, prefix: st
     assert policy.node is NodeOrder.SPREAD
 
 
-def test_what_is_not_ours_in_a_schedulers_file_is_told() -> None:
+def test_what_belongs_to_another_in_a_schedulers_file_is_reported() -> None:
     conf = a_conf(
         {"name": "drf"},
         {
@@ -96,12 +96,12 @@ def test_what_is_not_ours_in_a_schedulers_file_is_told() -> None:
         },
         {"name": "binpack", "arguments": {"binpack.weight": 10}},
     )
-    told = made(scheduler_conf=conf).warnings
-    assert [w for w in told if "priority, gang, drf, binpack" in w]
-    assert [w for w in told if "enqueue, allocate, backfill" in w]
-    assert [w for w in told if "GPUExclusiveRules" in w]
-    assert [w for w in told if "deviceshare.ScheduleWeight" in w]
-    assert len(told) == 4
+    reported = made(scheduler_conf=conf).warnings
+    assert [w for w in reported if "priority, gang, drf, binpack" in w]
+    assert [w for w in reported if "enqueue, allocate, backfill" in w]
+    assert [w for w in reported if "GPUExclusiveRules" in w]
+    assert [w for w in reported if "deviceshare.ScheduleWeight" in w]
+    assert len(reported) == 4
 
 
 def test_the_new_plugin_goes_before_the_old_one_and_the_option_before_both() -> None:
@@ -114,7 +114,7 @@ def test_the_new_plugin_goes_before_the_old_one_and_the_option_before_both() -> 
     assert NUMBER in dialect.resources
 
 
-def test_what_is_told_of_a_configuration_is_told_where_pods_are_planned() -> None:
+def test_what_is_reported_of_a_configuration_is_reported_where_pods_are_planned() -> None:
     registry = load({"volcano": {"scheduler_conf": a_conf({"name": "drf"})}})
     planner = Planner(registry, Cluster())
     assert any("drf" in warning for warning in planner.warnings)

@@ -75,7 +75,7 @@ def test_the_lowest_card_that_fits_is_taken(units: int, fits: list[int]) -> None
     assert outcome.verdict == ("placed" if fits else "waiting")
 
 
-def test_a_pod_that_fits_nowhere_is_told_of_the_memory() -> None:
+def test_a_pod_that_fits_nowhere_learns_of_the_memory() -> None:
     # D8
     (outcome,) = plan([a_pod(memory(601))], [NODE], bound=[D1, D5, D6])
     assert {why.reason.wire for why in outcome.reasons} == {"CardInsufficientMemory"}

@@ -54,13 +54,13 @@ def test_the_name_of_kubernetes_wins(annotations: dict[str, str], group: str) ->
         ),
     ],
 )
-def test_a_gang_is_told_that_nobody_waits_for_it(pod: Pod, said: str) -> None:
+def test_a_gang_learns_that_nobody_waits_for_it(pod: Pod, said: str) -> None:
     (warning,) = plan([pod], [])[0].warnings
     assert said in warning
     assert "one by one" in warning
 
 
-def test_queues_and_the_card_policy_of_groups_are_told() -> None:
+def test_queues_and_the_card_policy_of_groups_are_reported() -> None:
     queue = a_pod(memory(1), annotations={"scheduling.volcano.sh/queue-name": "q1"})
     assert "q1" in plan([queue], [])[0].warnings[0]
     policy = a_pod(vgpu(1), annotations={"volcano.sh/vgpu-podgroup-policy": "spread"})

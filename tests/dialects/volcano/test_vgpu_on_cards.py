@@ -29,7 +29,7 @@ ONE_SLOT_OF_B = a_bound_pod(vgpu(1, 1), ids="GPU-b,NVIDIA,1,0:", name="b1")
 HALF_A = a_bound_pod(vgpu(1, 1, 50), ids="GPU-a,NVIDIA,1,50:", name="a50")
 HALF_B = a_bound_pod(vgpu(1, 1, 50), ids="GPU-b,NVIDIA,1,50:", name="b50")
 ALL_B = a_bound_pod(vgpu(1, 1, 100), ids="GPU-b,NVIDIA,1,100:", name="b100")
-B_SICK = f"GPU-a,10,11178,{P4},true,hami-core:GPU-b,10,11178,{P4},false,hami-core:"
+B_UNHEALTHY = f"GPU-a,10,11178,{P4},true,hami-core:GPU-b,10,11178,{P4},false,hami-core:"
 SPREAD: dict[str, Any] = {"schedule_policy": "spread"}
 BINPACK: dict[str, Any] = {"schedule_policy": "binpack"}
 
@@ -73,9 +73,9 @@ def test_which_cards_are_given(
     assert outcome.annotations.get(IDS) == ids
 
 
-def test_a_sick_card_is_left_out() -> None:
+def test_an_unhealthy_card_is_left_out() -> None:
     # J15: upstream reads the health and never looks at it
-    (outcome,) = plan([a_pod(vgpu(1))], [a_vgpu_node(B_SICK)])
+    (outcome,) = plan([a_pod(vgpu(1))], [a_vgpu_node(B_UNHEALTHY)])
     assert cards_of(outcome) == ["GPU-a"]
 
 
@@ -87,7 +87,7 @@ def test_a_sick_card_is_left_out() -> None:
         pytest.param({"nvidia.com/use-gputype": "tesla p4"}, "", id="J21"),
     ],
 )
-def test_what_annotations_rule_out_is_told(annotations: dict[str, str], reason: str) -> None:
+def test_what_annotations_rule_out_is_reported(annotations: dict[str, str], reason: str) -> None:
     (outcome,) = plan([a_pod(vgpu(1), annotations=annotations)], [NODE])
     assert {why.reason.wire for why in outcome.reasons} == ({reason} if reason else set())
 
@@ -100,7 +100,7 @@ def an_agents_node(mode: str) -> Node:
 
 
 @pytest.mark.parametrize("mode", ["", "mps", "mig"])
-def test_a_pod_that_asks_for_mig_waits_on_our_agents_cards_too(mode: str) -> None:
+def test_a_pod_that_requests_mig_waits_on_our_agents_cards_too(mode: str) -> None:
     pod = a_pod(vgpu(1), annotations={"volcano.sh/vgpu-mode": "mig"})
     (outcome,) = plan([pod], [an_agents_node(mode)])
     (why,) = outcome.reasons

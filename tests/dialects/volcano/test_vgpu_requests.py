@@ -50,7 +50,7 @@ def request(container: Container, **options: Any) -> Request:
         ),
     ],
 )  # fmt: skip
-def test_what_is_asked_of_each_card(
+def test_what_is_requested_of_each_card(
     container: Container, count: int, mib: int, percent: int, cores: float
 ) -> None:
     asked = request(container)
@@ -77,7 +77,7 @@ def test_memory_counts_in_blocks_of_the_factor() -> None:
     assert (asked.memory_bytes // MIB, asked.memory_unit) == (100, 10 * MIB)
 
 
-def test_without_its_name_the_percentage_is_not_ours() -> None:
+def test_without_its_name_the_percentage_belongs_to_another() -> None:
     asked = request(vgpu(1, percent=50), vgpu_memory_percentage_resource="")
     assert asked.memory_percent == 100
 
@@ -152,13 +152,13 @@ def test_gpushare_and_vgpu_in_one_pod_are_refused_naming_both() -> None:
     assert "containers[0].resources.limits[volcano.sh/gpu-memory]" in answer.message
 
 
-def test_a_number_of_0_asks_for_nothing_and_says_so() -> None:
+def test_a_number_of_0_requests_nothing_and_says_so() -> None:
     answer = accepted(a_pod(vgpu(0, 100)))
     assert answer.containers == ()
     assert "asks for no card" in answer.warnings[0]
 
 
-def test_memory_beside_a_percentage_is_told() -> None:
+def test_memory_next_to_a_percentage_is_reported() -> None:
     (warning,) = accepted(a_pod(vgpu(1, 100, percent=50))).warnings
     assert VGPU_PERCENT in warning
 
@@ -229,6 +229,6 @@ def test_a_mode_that_no_card_can_have_is_refused(mode: str) -> None:
     assert "hami-core" in answer.remedy
 
 
-def test_a_list_that_is_not_heard_is_told() -> None:
+def test_a_list_that_is_not_followed_is_reported() -> None:
     answer = accepted(a_pod(vgpu(1), annotations={USE: "A100", NOUSE: "P4"}))
     assert NOUSE in answer.warnings[0]

@@ -93,7 +93,7 @@ def test_vgpu_memory_is_written_in_blocks_of_the_factor() -> None:
     assert text["volcano.sh/vgpu-ids-new"] == "GPU-0,NVIDIA,10,0:"
 
 
-def test_every_key_that_is_written_is_kept_from_users() -> None:
+def test_every_key_that_is_written_is_protected_from_users() -> None:
     keys = {*written(a_pod(memory(1)), a_share(0, 0, 1)), *written(a_pod(vgpu()), a_share(0, 0))}
     assert keys <= set(made().result_keys)
     assert "volcano.sh/gpu-assigned" in made().result_keys
@@ -116,14 +116,14 @@ def test_both_containers_of_a_pod_get_their_part(container: int, allocated: str)
     assert env["VOLCANO_GPU_ALLOCATED"] == allocated
 
 
-def test_blocks_are_told_in_mib() -> None:
+def test_blocks_are_reported_in_mib() -> None:
     # G11
     env = given(a_pod(memory(100)), a_share(0, 0, 1000), gpu_memory_factor=10).env
     assert env["VOLCANO_GPU_ALLOCATED"] == "1000"
     assert env["VOLCANO_GPU_MEMORY_TOTAL"] == "11178"
 
 
-def test_whole_cards_are_told_by_number() -> None:
+def test_whole_cards_are_reported_by_number() -> None:
     shares = [a_share(0, i, 11178, 100, exclusive=True) for i in (0, 3)]
     assert given(a_pod(number(2)), *shares).env == {
         "NVIDIA_VISIBLE_DEVICES": "0,3",
@@ -138,7 +138,7 @@ def test_containers_with_whole_cards_see_their_own_only() -> None:
     assert given(pod, *shares, container=1).env["NVIDIA_VISIBLE_DEVICES"] == "1,2"
 
 
-def test_vgpu_limits_are_told_card_by_card() -> None:
+def test_vgpu_limits_are_reported_card_by_card() -> None:
     env = dict(given(a_pod(vgpu(2, 100, 30)), a_share(0, 3, 100, 30), a_share(0, 1, 100, 30)).env)
     cache = env.pop("CUDA_DEVICE_MEMORY_SHARED_CACHE")
     assert env == {
@@ -160,7 +160,7 @@ def test_the_cache_is_the_same_for_one_container_and_no_other() -> None:
     assert given(pod, *shares, container=1).env[key] != first
 
 
-def test_scaled_and_unlimited_cores_are_told() -> None:
+def test_scaled_and_unlimited_cores_are_reported() -> None:
     pod, share = a_pod(vgpu()), a_share(0, 0)
     assert given(pod, share, core_scaling=2).env["CUDA_OVERSUBSCRIBE"] == "true"
     env = given(pod, share, disable_core_limit=True).env
@@ -175,5 +175,5 @@ def test_containers_without_shares_are_given_nothing() -> None:
 
 
 @pytest.mark.parametrize("container", [memory(1), number(1), vgpu(1, 1, 1)])
-def test_no_library_is_mounted_beside_the_common_hook(container: Any) -> None:
+def test_no_library_is_mounted_next_to_the_common_hook(container: Any) -> None:
     assert given(a_pod(container), a_share(0, 0, 1)).mounts == ()

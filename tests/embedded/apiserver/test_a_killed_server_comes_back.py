@@ -1,4 +1,4 @@
-"""What was answered outlives the process; what was torn is cut off; what is damaged is told."""
+"""What was answered outlives the process; what was torn is cut off; what is damaged is reported."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def start(folder: Path, *more: str) -> tuple[subprocess.Popen[str], str]:
 
 
 def end(process: subprocess.Popen[str], how: signal.Signals) -> int:
-    """End it, and tell how it ended."""
+    """End it, and return how it ended."""
     process.send_signal(how)
     assert process.stdout is not None
     process.stdout.close()
@@ -64,7 +64,7 @@ async def test_a_killed_process_has_lost_nothing_that_it_answered(tmp_path: Path
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_a_process_that_is_told_to_end_ends_well(tmp_path: Path, how: signal.Signals) -> None:
+def test_a_process_that_gets_a_signal_ends_well(tmp_path: Path, how: signal.Signals) -> None:
     process, _ = start(tmp_path)
     assert end(process, how) == 0
 
@@ -80,7 +80,7 @@ def test_a_process_is_given_its_accounts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[{}]", None])
-def test_accounts_that_cannot_be_read_are_told(tmp_path: Path, content: str | None) -> None:
+def test_accounts_that_cannot_be_read_are_reported(tmp_path: Path, content: str | None) -> None:
     accounts = tmp_path / "accounts.json"
     if content is not None:
         accounts.write_text(content, encoding="utf-8")
@@ -149,7 +149,7 @@ def test_a_line_that_was_not_finished_was_never_answered(tmp_path: Path) -> None
     assert third.handle("GET", f"{NAMESPACES}/after").code == 200
 
 
-def test_a_damaged_journal_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_damaged_journal_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     _, journal = kept(path)
     journal.close()

@@ -141,7 +141,7 @@ async def test_people_see_a_table(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-async def test_what_is_not_kept_is_gone_with_the_server(tmp_path: Path) -> None:
+async def test_what_is_not_stored_is_gone_with_the_server(tmp_path: Path) -> None:
     for _ in range(2):
         async with open_apiserver(tmp_path, keep=False) as server:
             assert (await said(server, server.token, "POST", PODS, json=a_pod()))[0] == 201

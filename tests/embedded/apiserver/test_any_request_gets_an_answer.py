@@ -186,7 +186,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(name=names, node=st.sampled_from(["m", "n"]))
     def bind(self, name: str, node: str) -> None:
-        """Somebody binds it; never is it bound anew."""
+        """Somebody binds it; never is it bound again."""
         before = self.cluster.get(f"{PODS}/{name}")
         body = {"target": {"name": node}}
         code = self.cluster.post(f"{PODS}/{name}/binding", body).code

@@ -115,13 +115,13 @@ def test_an_expression_without_a_value_says_why(source: str, why: str) -> None:
         ("a" + ".a" * 500, "nested deeper"),
     ],
 )
-def test_what_is_no_expression_is_told_when_it_is_written(source: str, why: str) -> None:
+def test_what_is_no_expression_is_reported_when_it_is_written(source: str, why: str) -> None:
     with pytest.raises(AssertionError, match=why):
         assert problem(source) is None, problem(source)
 
 
 @given(st.text(alphabet="object.spec()[]{}'\"\\ &|!=<>?:,+-*/%0123in \n", max_size=60))
-def test_any_text_is_an_expression_or_is_told_not_to_be(source: str) -> None:
+def test_any_text_is_an_expression_or_is_refused(source: str) -> None:
     try:
         tree = parse(source)
     except BadExpression:

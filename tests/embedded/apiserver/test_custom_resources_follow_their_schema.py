@@ -65,8 +65,8 @@ def test_defaults_are_filled_in_and_strangers_dropped() -> None:
         "mode": "soft", "count": 1, "limits": {"x": 1}, "free": free,
         "nodes": [{"id": "a", "on": True}, {"id": "b", "on": False}],
     }  # fmt: skip
-    told = {warning.split('"')[2].rstrip("\\") for warning in made.warnings}
-    assert told == {"spec.odd", "spec.nodes[0].odd"}
+    reported = {warning.split('"')[2].rstrip("\\") for warning in made.warnings}
+    assert reported == {"spec.odd", "spec.nodes[0].odd"}
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,8 @@ def test_a_json_patch_reaches_into_lists() -> None:
         {"op": "add", "path": "/spec/taints/-", "value": {"key": "z", "effect": "NoSchedule"}},
         {"op": "add", "path": "/spec/taints/0", "value": {"key": "b", "effect": "NoExecute"}},
     ]
-    told = cluster.patch(f"{NODES}/n", more, JSON_PATCH).done
-    keys = [t["key"] for t in told["spec"]["taints"]]
+    reported = cluster.patch(f"{NODES}/n", more, JSON_PATCH).done
+    keys = [t["key"] for t in reported["spec"]["taints"]]
     assert (keys[0], keys[1], keys[-1]) == ("b", "a", "z")
     beyond = [{"op": "add", "path": "/spec/taints/9", "value": taint}]
     assert cluster.patch(f"{NODES}/n", beyond, JSON_PATCH).code == 422
@@ -110,8 +110,8 @@ def test_a_strategic_patch_merges_what_has_a_key_and_replaces_the_rest() -> None
     first: Json = {"conditions": [condition("Ready", "False"), condition("a.dev/X", "True")]}
     cluster.patch(f"{PODS}/p/status", {"status": first}, STRATEGIC)
     second: Json = {"conditions": [condition("Ready", "True")], "hostIP": "10.0.0.1"}
-    told = cluster.patch(f"{PODS}/p/status", {"status": second}, STRATEGIC).done["status"]
-    have = {c["type"]: c["status"] for c in told["conditions"]}
+    reported = cluster.patch(f"{PODS}/p/status", {"status": second}, STRATEGIC).done["status"]
+    have = {c["type"]: c["status"] for c in reported["conditions"]}
     assert have == {"PodScheduled": "True", "Ready": "True", "a.dev/X": "True"}
     merged = cluster.patch(f"{PODS}/p/status", {"status": second}, MERGE).done["status"]
     assert merged["conditions"] == [condition("Ready", "True")]
@@ -121,22 +121,22 @@ def test_a_strategic_patch_of_taints_replaces_them() -> None:
     cluster = ASmallCluster()
     taints = [{"key": k, "effect": "NoSchedule"} for k in "ab"]
     cluster.post(NODES, {"metadata": {"name": "n"}, "spec": {"taints": taints}})
-    told = cluster.patch(f"{NODES}/n", {"spec": {"taints": taints[:1]}}, STRATEGIC).done
-    assert told["spec"]["taints"] == taints[:1]
+    reported = cluster.patch(f"{NODES}/n", {"spec": {"taints": taints[:1]}}, STRATEGIC).done
+    assert reported["spec"]["taints"] == taints[:1]
 
 
 def test_a_strategic_patch_can_delete_and_replace() -> None:
     cluster = ASmallCluster()
     cluster.pod(node="n")
     gone = [{"type": "PodScheduled", "$patch": "delete"}, condition("New", "True")]
-    told = cluster.patch(f"{PODS}/p/status", {"status": {"conditions": gone}}, STRATEGIC).done
-    assert told["status"]["conditions"] == [condition("New", "True")]
-    anew = [{"$patch": "replace"}, condition("Only", "True")]
-    told = cluster.patch(f"{PODS}/p/status", {"status": {"conditions": anew}}, STRATEGIC).done
-    assert told["status"]["conditions"] == [condition("Only", "True")]
+    reported = cluster.patch(f"{PODS}/p/status", {"status": {"conditions": gone}}, STRATEGIC).done
+    assert reported["status"]["conditions"] == [condition("New", "True")]
+    again = [{"$patch": "replace"}, condition("Only", "True")]
+    reported = cluster.patch(f"{PODS}/p/status", {"status": {"conditions": again}}, STRATEGIC).done
+    assert reported["status"]["conditions"] == [condition("Only", "True")]
     unset: Json = {"metadata": {"labels": {"$patch": "replace", "k": "v"}}}
-    told = cluster.patch(f"{PODS}/p", unset, STRATEGIC).done
-    assert told["metadata"]["labels"] == {"k": "v"}
+    reported = cluster.patch(f"{PODS}/p", unset, STRATEGIC).done
+    assert reported["metadata"]["labels"] == {"k": "v"}
 
 
 def test_finalizers_are_a_set_to_a_strategic_patch() -> None:
@@ -144,11 +144,11 @@ def test_finalizers_are_a_set_to_a_strategic_patch() -> None:
     cluster.pod()
     for name in ("a.dev/x", "a.dev/y", "a.dev/x"):
         cluster.patch(f"{PODS}/p", {"metadata": {"finalizers": [name]}}, STRATEGIC)
-    told = cluster.get(f"{PODS}/p").done
-    assert told["metadata"]["finalizers"] == ["a.dev/x", "a.dev/y"]
+    reported = cluster.get(f"{PODS}/p").done
+    assert reported["metadata"]["finalizers"] == ["a.dev/x", "a.dev/y"]
     patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.dev/x"]}}
-    told = cluster.patch(f"{PODS}/p", patch, STRATEGIC).done
-    assert told["metadata"]["finalizers"] == ["a.dev/y"]
+    reported = cluster.patch(f"{PODS}/p", patch, STRATEGIC).done
+    assert reported["metadata"]["finalizers"] == ["a.dev/y"]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from tests.embedded.apiserver.world import NODES, PODS, ASmallCluster, Json, a_p
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 POLICIES = f"{GROUP}/validatingadmissionpolicies"
 BINDINGS = f"{GROUP}/validatingadmissionpolicybindings"
-OURS = "k.startsWith('a.dev/')"
+OWN = "k.startsWith('a.dev/')"
 CHANGED = (
-    f"!has(object.metadata.annotations) || object.metadata.annotations.all(k, !({OURS}) || "
+    f"!has(object.metadata.annotations) || object.metadata.annotations.all(k, !({OWN}) || "
     "(oldObject != null && has(oldObject.metadata.annotations) && k in "
     "oldObject.metadata.annotations && oldObject.metadata.annotations[k] == "
     "object.metadata.annotations[k]))"
@@ -30,7 +30,7 @@ def rule(*resources: str, group: str = "", operations: tuple[str, ...] = ("*",))
 
 
 def a_policy(expression: str, *rules: Json, **spec: Any) -> Json:
-    validation = {"expression": expression, **spec.pop("told", {})}
+    validation = {"expression": expression, **spec.pop("reported", {})}
     return {
         "metadata": {"name": "policy"},
         "spec": {
@@ -57,8 +57,8 @@ def with_key(name: str = "p") -> Json:
 
 
 def test_a_policy_denies_with_its_message() -> None:
-    told = {"message": "a.dev/ keys are not yours"}
-    cluster = a_guarded_cluster(a_policy(CHANGED, told=told))
+    reported = {"message": "a.dev/ keys are not yours"}
+    cluster = a_guarded_cluster(a_policy(CHANGED, reported=reported))
     answer = cluster.post(PODS, with_key())
     assert answer.refusal == (422, "Invalid")
     assert answer.body["message"] == (
@@ -78,8 +78,8 @@ def test_a_policy_sees_what_changes_through_every_door() -> None:
 
 
 def test_a_policy_leaves_some_users_alone() -> None:
-    ours = {"name": "others", "expression": "request.userInfo.username != 'scheduler'"}
-    cluster = a_guarded_cluster(a_policy(CHANGED, matchConditions=[ours]))
+    own = {"name": "others", "expression": "request.userInfo.username != 'scheduler'"}
+    cluster = a_guarded_cluster(a_policy(CHANGED, matchConditions=[own]))
     cluster.user = AuthenticatedUser("scheduler", groups=("system:masters",))
     assert cluster.post(PODS, with_key()).code == 201
     cluster.user = AuthenticatedUser("tenant", groups=("system:masters",))
@@ -87,7 +87,7 @@ def test_a_policy_leaves_some_users_alone() -> None:
 
 
 def test_a_binding_may_only_warn() -> None:
-    cluster = a_guarded_cluster(a_policy("false", told={"message": "think twice"}), "Warn")
+    cluster = a_guarded_cluster(a_policy("false", reported={"message": "think twice"}), "Warn")
     answer = cluster.post(PODS, a_pod())
     assert (answer.code, answer.warnings) == (
         201,
@@ -127,7 +127,10 @@ def test_variables_and_messages_are_computed() -> None:
             {"name": "most", "expression": "1"},
             {"name": "count", "expression": "size(object.spec.containers) + variables.most"},
         ],
-        told={"messageExpression": "'too many: ' + string(variables.count)", "reason": "Forbidden"},
+        reported={
+            "messageExpression": "'too many: ' + string(variables.count)",
+            "reason": "Forbidden",
+        },
     )
     answer = a_guarded_cluster(policy).post(PODS, a_pod())
     assert answer.refusal == (403, "Forbidden")

@@ -22,11 +22,11 @@ def test_time_and_names_come_from_outside() -> None:
 def test_a_pod_ends_when_its_clock_says() -> None:
     cluster = ASmallCluster()
     cluster.pod(node="n")
-    told = cluster.delete(f"{PODS}/p").done["metadata"]
+    reported = cluster.delete(f"{PODS}/p").done["metadata"]
     cluster.clock.now += 10
     sooner = cluster.delete(f"{PODS}/p", gracePeriodSeconds="20").done["metadata"]
     later = cluster.delete(f"{PODS}/p", gracePeriodSeconds="60").done["metadata"]
-    assert (told["deletionTimestamp"], told["deletionGracePeriodSeconds"]) == (
+    assert (reported["deletionTimestamp"], reported["deletionGracePeriodSeconds"]) == (
         "2023-11-14T22:13:50Z", 30,
     )  # fmt: skip
     assert (sooner["deletionTimestamp"], sooner["deletionGracePeriodSeconds"]) == (
@@ -35,16 +35,16 @@ def test_a_pod_ends_when_its_clock_says() -> None:
     assert later == sooner
 
 
-def test_news_are_told_once_they_can_be_pulled() -> None:
+def test_changes_are_notified_once_they_can_be_pulled() -> None:
     cluster = ASmallCluster()
     watch = cluster.watch(PODS)
-    heard: list[list[tuple[str, str]]] = []
-    watch.on_change = lambda: heard.append(events(watch))
+    received: list[list[tuple[str, str]]] = []
+    watch.on_change = lambda: received.append(events(watch))
     cluster.pod("a")
     cluster.post(NODES, {"metadata": {"name": "n"}})
     cluster.delete(f"{PODS}/a")
     watch.close()
-    assert [e for e in heard if e] == [
+    assert [e for e in received if e] == [
         [("ADDED", "a")], [("MODIFIED", "a")], [("DELETED", "a")],
     ]  # fmt: skip
     assert events(watch) == []
@@ -53,12 +53,12 @@ def test_news_are_told_once_they_can_be_pulled() -> None:
 def test_a_watcher_that_falls_behind_is_closed() -> None:
     cluster = ASmallCluster(window=5)
     slow, quick = cluster.watch(PODS), cluster.watch(PODS)
-    told = 0
+    reported = 0
     for number in range(30):
         cluster.pod(f"p{number}")
-        told += len(events(quick))
+        reported += len(events(quick))
     assert (events(slow), slow.closed) == ([], True)
-    assert (told, quick.closed) == (30, False)
+    assert (reported, quick.closed) == (30, False)
 
 
 def test_what_fell_out_of_the_window_cannot_be_resumed() -> None:
@@ -67,8 +67,8 @@ def test_what_fell_out_of_the_window_cannot_be_resumed() -> None:
     for number in range(30):
         cluster.pod(f"p{number}")
     watch = cluster.watch(PODS, resourceVersion=first)
-    (told,) = [msgspec.json.decode(frame) for frame in watch.pull()]
-    assert (told["type"], told["object"]["code"], told["object"]["reason"]) == (
+    (reported,) = [msgspec.json.decode(frame) for frame in watch.pull()]
+    assert (reported["type"], reported["object"]["code"], reported["object"]["reason"]) == (
         "ERROR", 410, "Expired",
     )  # fmt: skip
     assert watch.closed
@@ -83,8 +83,8 @@ def test_what_is_remembered_of_large_objects_is_bounded_in_bytes() -> None:
     kept = cluster.store.objects.kind_store(("", "configmaps"))
     bodies = sum(len(change.record.body) for change in kept.log)
     assert HISTORY_BYTES // 2 < bodies <= 2 * HISTORY_BYTES + (2 << 20)
-    (told,) = cluster.watch(path, resourceVersion=first["resourceVersion"]).pull()
-    assert msgspec.json.decode(told)["object"]["reason"] == "Expired"
+    (reported,) = cluster.watch(path, resourceVersion=first["resourceVersion"]).pull()
+    assert msgspec.json.decode(reported)["object"]["reason"] == "Expired"
     newest = cluster.get(f"{path}/m").done["metadata"]["resourceVersion"]
     assert cluster.watch(path, resourceVersion=newest).pull() == []
 
@@ -132,7 +132,7 @@ def test_an_exact_version_is_what_was_there_then() -> None:
     assert [i["metadata"]["name"] for i in newer["items"]] == ["a", "b"]
 
 
-def test_what_is_asked_for_twice_is_written_once() -> None:
+def test_what_is_requested_twice_is_written_once() -> None:
     cluster = ASmallCluster()
     cluster.pod()
     patch = {"metadata": {"labels": {"k": "v"}, "annotations": {}}}
@@ -158,7 +158,7 @@ def test_a_trial_writes_nothing(verb: str) -> None:
     assert cluster.get(PODS).done == before
 
 
-def test_answers_do_not_share_what_is_kept() -> None:
+def test_answers_do_not_share_what_is_stored() -> None:
     cluster = ASmallCluster()
     made = cluster.pod()
     made["spec"].clear()

@@ -63,7 +63,7 @@ def test_a_namespace_waits_for_finalizers() -> None:
     assert cluster.get(space).code == 404
 
 
-def test_events_are_kept_for_an_hour() -> None:
+def test_events_are_stored_for_an_hour() -> None:
     cluster = ASmallCluster()
     path = "/api/v1/namespaces/default/events"
     about = {"kind": "Pod", "namespace": "default", "name": "p"}

@@ -122,6 +122,6 @@ def a_pod(name: str = "p", labels: Mapping[str, str] | None = None, **spec: Any)
 
 
 def events(watch: KindWatch) -> list[tuple[str, str]]:
-    """What a watch has to tell: type and name."""
-    told = [msgspec.json.decode(frame) for frame in watch.pull()]
-    return [(t["type"], t["object"]["metadata"].get("name", "")) for t in told]
+    """What a watch delivers: type and name."""
+    reported = [msgspec.json.decode(frame) for frame in watch.pull()]
+    return [(t["type"], t["object"]["metadata"].get("name", "")) for t in reported]

@@ -26,7 +26,7 @@ from tessera_runtime.errors import ApiNotFound
 from tessera_runtime.kube.reflector import WatchEventType
 from tessera_schema.kube import ObjectMeta
 from tests.agent.machine import BUILD
-from tests.embedded.node.world import World, a_world, build, tile
+from tests.embedded.node.world import World, a_cluster, build, share_of
 
 
 def test_what_pods_run_is_built() -> None:
@@ -34,9 +34,9 @@ def test_what_pods_run_is_built() -> None:
     assert (BUILD / "tessera-work").exists()
 
 
-async def test_a_process_is_held_to_its_tile(tmp_path: Path) -> None:
-    async with a_world(tmp_path) as world:
-        given = tile(tmp_path, mib=1024, permille=300)
+async def test_a_process_is_limited_to_its_share(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as world:
+        given = share_of(tmp_path, mib=1024, permille=300)
         world.agent.give = lambda _: given
         async with world.node():
             await world.pod("p", "work")
@@ -50,7 +50,7 @@ async def test_a_process_is_held_to_its_tile(tmp_path: Path) -> None:
 
 
 async def test_a_container_without_a_card_finds_no_driver(tmp_path: Path) -> None:
-    async with a_world(tmp_path) as world:
+    async with a_cluster(tmp_path) as world:
         world.agent.give = lambda _: Adjustment(env={"NVIDIA_VISIBLE_DEVICES": "void"})
         async with world.node():
             await world.pod("p", "work", restartPolicy="Never")
@@ -60,18 +60,18 @@ async def test_a_container_without_a_card_finds_no_driver(tmp_path: Path) -> Non
 
 
 async def test_init_containers_go_first_and_a_failed_one_ends_the_pod(tmp_path: Path) -> None:
-    async with a_world(tmp_path) as world, world.node():
+    async with a_cluster(tmp_path) as world, world.node():
         await world.pod("good", "true", init=("true", "true"), restartPolicy="Never")
         await world.phase("good", "Succeeded")
         await world.pod("bad", "true", init=("false",), restartPolicy="Never")
         pod = await world.phase("bad", "Failed")
-    started = [told for told in world.agent.told if told.startswith("started")]
+    started = [reported for reported in world.agent.reported if reported.startswith("started")]
     assert started == ["started i0", "started i1", "started c0", "started i0"]
     assert pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "PodInitializing"
 
 
-async def test_a_pod_that_has_ended_is_not_carried_again_by_old_news(tmp_path: Path) -> None:
-    async with a_world(tmp_path) as world, world.node() as node:
+async def test_a_pod_that_has_ended_is_not_carried_again_by_old_messages(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as world, world.node() as node:
         await world.pod("p", "true", restartPolicy="Never")
         now = read_pod(msgspec.json.encode(await world.phase("p", "Succeeded")))
         while node.workers:
@@ -84,13 +84,13 @@ async def test_a_pod_that_is_deleted_while_it_is_cleared_away_goes(tmp_path: Pat
     may_go_on = threading.Event()
     with ThreadPoolExecutor(1) as one_at_a_time:
         asyncio.get_running_loop().set_default_executor(one_at_a_time)
-        async with a_world(tmp_path) as world, world.node() as node:
+        async with a_cluster(tmp_path) as world, world.node() as node:
             await world.pod("p", "sleep", restartPolicy="Never")
             pod = await world.phase("p", "Running")
             held_up = asyncio.get_running_loop().run_in_executor(None, may_go_on.wait)
             kept = (world.folder / "pods" / pod["metadata"]["uid"] / "c0" / "kept").read_bytes()
             os.killpg(msgspec.json.decode(kept, type=ContainerRecord).process.pid, signal.SIGKILL)
-            while "pod removed p" not in world.agent.told:
+            while "pod removed p" not in world.agent.reported:
                 await asyncio.sleep(0.02)
             await world.phase("p", "Failed")
             now = read_pod(msgspec.json.encode(await world.read("p")))
@@ -115,7 +115,7 @@ async def test_a_process_whose_start_is_not_waited_for_is_ended(tmp_path: Path) 
 
 
 async def test_a_container_that_fails_is_started_again(tmp_path: Path) -> None:
-    async with a_world(tmp_path) as world, world.node():
+    async with a_cluster(tmp_path) as world, world.node():
         await world.pod("p", "false")
         await world.until("p", lambda pod: _restarts(pod) >= 2)
 
@@ -124,8 +124,8 @@ def _restarts(pod: dict[str, dict[str, list[dict[str, int]]]]) -> int:
     return sum(status["restartCount"] for status in pod["status"].get("containerStatuses", []))
 
 
-async def test_a_refusal_is_told_and_tried_again(tmp_path: Path) -> None:
-    async with a_world(tmp_path) as world:
+async def test_a_refusal_is_reported_and_tried_again(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as world:
         world.agent.give = lambda _: CreationRefused(why="the card is full")
         async with world.node():
             await world.pod("p", "sleep")
@@ -146,7 +146,7 @@ def _waits_for_creation(
 
 
 async def test_a_deleted_pod_leaves_no_process_and_no_file(tmp_path: Path) -> None:
-    async with a_world(tmp_path) as world, world.node() as node:
+    async with a_cluster(tmp_path) as world, world.node() as node:
         await world.pod("p", "sleep", "sleep")
         pod = await world.phase("p", "Running")
         await world.delete("p")
@@ -155,11 +155,11 @@ async def test_a_deleted_pod_leaves_no_process_and_no_file(tmp_path: Path) -> No
         while node.workers:
             await asyncio.sleep(0.02)
         assert not (world.folder / "pods" / pod["metadata"]["uid"]).exists()
-    assert {"stopped c0", "removed c1", "pod removed p"} <= set(world.agent.told)
+    assert {"stopped c0", "removed c1", "pod removed p"} <= set(world.agent.reported)
 
 
 async def test_containers_outlive_the_nodes_process_and_are_found_again(tmp_path: Path) -> None:
-    async with a_world(tmp_path) as world:
+    async with a_cluster(tmp_path) as world:
         (uid,) = (await _left_running(world, "p")).values()
         (kept,) = (world.folder / "pods" / uid).glob("*/kept")
         before = kept.read_bytes()
@@ -174,8 +174,8 @@ async def test_containers_outlive_the_nodes_process_and_are_found_again(tmp_path
         assert not _lives(before)
 
 
-async def test_an_agent_hears_at_once_of_all_that_was_left_running(tmp_path: Path) -> None:
-    async with a_world(tmp_path) as world:
+async def test_an_agent_learns_at_once_of_all_that_was_left_running(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as world:
         uids = await _left_running(world, "stays", "goes")
         kept = {
             name: (world.folder / "pods" / uid / "c0" / "kept").read_bytes()
@@ -183,16 +183,16 @@ async def test_an_agent_hears_at_once_of_all_that_was_left_running(tmp_path: Pat
         }
         await world.delete("goes", at_once=True)
         async with world.node():
-            while "removed c0" not in world.agent.told:
+            while "removed c0" not in world.agent.reported:
                 await asyncio.sleep(0.02)
             assert world.agent.found == ["c0", "c0"]
             assert _lives(kept["stays"])
             assert not _lives(kept["goes"])
-        assert world.agent.told.count("removed c0") == 1
+        assert world.agent.reported.count("removed c0") == 1
 
 
 async def test_a_node_that_ends_before_it_took_over_ends_what_was_left(tmp_path: Path) -> None:
-    async with a_world(tmp_path) as world:
+    async with a_cluster(tmp_path) as world:
         (uid,) = (await _left_running(world, "p")).values()
         kept = (world.folder / "pods" / uid / "c0" / "kept").read_bytes()
         nowhere = tmp_path / "nowhere"
@@ -204,8 +204,8 @@ async def test_a_node_that_ends_before_it_took_over_ends_what_was_left(tmp_path:
         assert not _lives(kept)
 
 
-async def test_what_ended_before_it_was_taken_over_is_told(tmp_path: Path) -> None:
-    async with a_world(tmp_path) as world:
+async def test_what_ended_before_it_was_taken_over_is_reported(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as world:
         (uid,) = (await _left_running(world, "p", restartPolicy="Never")).values()
         kept = msgspec.json.decode(
             (world.folder / "pods" / uid / "c0" / "kept").read_bytes(), type=ContainerRecord
@@ -225,7 +225,7 @@ async def test_what_ended_before_it_was_taken_over_is_told(tmp_path: Path) -> No
 async def test_a_process_that_was_not_written_down_in_time_is_ended(tmp_path: Path) -> None:
     place = tmp_path / "node/pods/u/main"
     lost = await asyncio.to_thread(start, ("sleep", "1000"), {"PATH": os.defpath}, place)
-    async with a_world(tmp_path) as world, world.node():
+    async with a_cluster(tmp_path) as world, world.node():
         assert await lost.wait() == 128 + signal.SIGKILL
 
 
@@ -264,7 +264,7 @@ def _lives(kept: bytes) -> bool:
 
 
 async def test_a_node_that_ends_in_order_ends_its_containers(tmp_path: Path) -> None:
-    async with a_world(tmp_path) as world:
+    async with a_cluster(tmp_path) as world:
         async with world.node():
             await world.pod("p", "sleep")
             uid = (await world.phase("p", "Running"))["metadata"]["uid"]

@@ -34,11 +34,11 @@ def build() -> None:
 
 
 class AnAgent:
-    """Gives the card, or what `give` says; remembers what it was told."""
+    """Gives the card, or what `give` says; remembers what it was sent."""
 
     def __init__(self) -> None:
         self.give: Callable[[ContainerInfo], Adjustment | CreationRefused] = lambda _: Adjustment()
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.found: list[str] = []
 
     def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[ContainerInfo]) -> None:
@@ -52,22 +52,22 @@ class AnAgent:
         return self.give(container)
 
     def container_started(self, pod: PodSandbox, container: ContainerInfo) -> None:
-        self.told.append(f"started {container.name}")
+        self.reported.append(f"started {container.name}")
 
     def container_stopped(self, pod: PodSandbox, container: ContainerInfo) -> None:
-        self.told.append(f"stopped {container.name}")
+        self.reported.append(f"stopped {container.name}")
 
     def container_removed(self, pod: PodSandbox, container: ContainerInfo) -> None:
-        self.told.append(f"removed {container.name}")
+        self.reported.append(f"removed {container.name}")
 
     def pod_stopped(self, pod: PodSandbox) -> None:
-        self.told.append(f"pod stopped {pod.name}")
+        self.reported.append(f"pod stopped {pod.name}")
 
     def pod_removed(self, pod: PodSandbox) -> None:
-        self.told.append(f"pod removed {pod.name}")
+        self.reported.append(f"pod removed {pod.name}")
 
 
-def tile(folder: Path, mib: int, permille: int) -> Adjustment:
+def share_of(folder: Path, mib: int, permille: int) -> Adjustment:
     """What a real agent gives: the card, the hook, the hook's two files."""
     made = folder / "files"
     made.mkdir(exist_ok=True)
@@ -176,7 +176,7 @@ class World:
 
 
 @asynccontextmanager
-async def a_world(folder: Path) -> AsyncGenerator[World]:
+async def a_cluster(folder: Path) -> AsyncGenerator[World]:
     async with open_apiserver(folder / "api", keep=False) as server:
         settings = KubeSettings(kubeconfig=str(server.kubeconfig))
         async with open_kube(settings) as kube, asyncio.timeout(120):

@@ -30,7 +30,7 @@ CARD = "acme.com/card"
 
 
 class AnExtender:
-    """Answers what it is told to, and remembers what it was asked."""
+    """Answers what the test says, and remembers what it was asked."""
 
     def __init__(self, kube: Kube) -> None:
         self.kube = kube
@@ -160,7 +160,7 @@ async def test_one_node_is_answered_and_the_extender_binds(tmp_path: Path) -> No
     assert asked["Pod"]["metadata"]["name"] == "p"
 
 
-async def test_scores_are_asked_for_when_several_nodes_are_left(tmp_path: Path) -> None:
+async def test_scores_are_requested_when_several_nodes_are_left(tmp_path: Path) -> None:
     async with a_cluster(tmp_path) as cluster:
         cluster.extender.several = True
         for name in ("n1", "n2", "n3"):

@@ -58,7 +58,7 @@ def test_the_back_off_doubles_up_to_its_most() -> None:
     assert waits == [1, 2, 4, 8, 10, 10]
 
 
-def test_a_parked_pod_is_looked_at_again_after_five_minutes() -> None:
+def test_a_parked_pod_is_examined_again_after_five_minutes() -> None:
     queue = Queue()
     queue.add("a", 0, 0)
     queue.failed(str(queue.pop(0)), 0)

@@ -90,9 +90,9 @@ def test_an_object_that_limits_no_cards_takes_no_limit_with_it() -> None:
     """QUO-06."""
     ledger = Ledger()
     limits = QuotaCache(load(), ledger)
-    ours = a_quota("ours", **{"limits.nvidia.com/gpumem": 100})
+    own = a_quota("ours", **{"limits.nvidia.com/gpumem": 100})
     other = a_quota("other", **{"requests.nvidia.com/gpumem": 7, "0123456nvidia.com/gpumem": 7})
-    for raw in (ours, other):
+    for raw in (own, other):
         limits.on_update(limits.read_resource_quota(raw))
     limits.on_delete(limits.read_resource_quota(other))
     (limit,) = ledger.allowance("team").limits
@@ -137,5 +137,5 @@ def test_a_pod_without_a_scheduler_of_its_own_is_given_one_that_places_cards(nam
     """WH-05: it is called tessera-scheduler; hami-scheduler stays where a manifest names it."""
     pod = a_manifest({"nvidia.com/gpu": "1"}, schedulerName=name)
     assert admitted(pod)["spec"]["schedulerName"] == "tessera-scheduler"
-    theirs = a_manifest({"nvidia.com/gpu": "1"}, schedulerName="hami-scheduler")
-    assert admitted(theirs)["spec"]["schedulerName"] == "hami-scheduler"
+    others = a_manifest({"nvidia.com/gpu": "1"}, schedulerName="hami-scheduler")
+    assert admitted(others)["spec"]["schedulerName"] == "hami-scheduler"

@@ -72,7 +72,7 @@ def test_the_pods_that_need_them_go_there() -> None:
 
 
 @pytest.mark.parametrize("total", [SMALL, LARGE])
-def test_where_hosts_are_alike_none_is_kept(total: Host) -> None:
+def test_where_hosts_are_alike_none_is_reserved(total: Host) -> None:
     """Either none of them, or all of them, can hold what the past asked for."""
     fleet, book = a_cluster(a=total, b=total)
     state = learned(fleet, book, PAST)
@@ -80,13 +80,13 @@ def test_where_hosts_are_alike_none_is_kept(total: Host) -> None:
     assert len(set(steps(fleet, book, state, MODEST).values())) == 1
 
 
-def test_a_host_that_is_not_known_is_not_kept_for_anybody() -> None:
+def test_a_host_that_is_not_known_is_not_reserved_for_anybody() -> None:
     fleet, book = a_cluster(a=SMALL, b=None, large=LARGE)
     found = steps(fleet, book, learned(fleet, book, PAST), MODEST)
     assert found["large"] > found["a"] == found["b"]
 
 
-def test_a_host_with_too_few_cards_is_not_kept_for_pods_of_many() -> None:
+def test_a_host_with_too_few_cards_is_not_reserved_for_pods_of_many() -> None:
     fleet, book = a_cluster(a=SMALL, b=SMALL, large=LARGE)
     fleet.put("few", [a_card(f"card-{i}", i, mib=16000) for i in range(4)])
     book.node("few", LARGE)
@@ -97,7 +97,7 @@ def test_a_host_with_too_few_cards_is_not_kept_for_pods_of_many() -> None:
     assert each[fleet.rows["few"]].max() == 0
 
 
-def test_the_shapes_looked_at_are_bounded() -> None:
+def test_the_shapes_examined_are_bounded() -> None:
     fleet, book = a_cluster(a=SMALL, large=LARGE)
     past = {DemandedShape(EIGHT, 97000 + 100 * n, GIB): 1 for n in range(SHAPES + 9)}
     assert len(learned(fleet, book, past).forecast.confined.excess) == SHAPES
@@ -119,7 +119,7 @@ moves = st.one_of(
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(hosts, min_size=4, max_size=4), st.lists(moves, max_size=10), wishes)
-def test_deltas_kept_while_hosts_change_equal_deltas_computed_afresh(
+def test_deltas_maintained_while_hosts_change_equal_deltas_computed_afresh(
     totals: list[Host | None], changes: list[tuple[str, Any]], wish: DemandedShape
 ) -> None:
     fleet, book = a_cluster(**{f"n{i}": total for i, total in enumerate(totals)})

@@ -206,7 +206,7 @@ def a_plain_pod(mib: int, uid: str = "u") -> PodRequest:
     return replace(a_shape([(Role.APP, request)]), uid=uid)
 
 
-def test_more_shapes_than_are_kept_are_answered_alike() -> None:
+def test_more_shapes_than_are_cached_are_answered_alike() -> None:
     placing = Placing()
     ledger = placing.ledger
     for node in NODES:
@@ -217,7 +217,7 @@ def test_more_shapes_than_are_kept_are_answered_alike() -> None:
         placing.decide(pod, turn)
 
 
-def test_a_very_long_time_without_news_of_nodes_is_answered_alike() -> None:
+def test_a_very_long_time_without_changes_of_nodes_is_answered_alike() -> None:
     placing = Placing()
     ledger = placing.ledger
     for node in NODES:

@@ -11,7 +11,7 @@ from tests.embedded.apiserver.world import ASmallCluster
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-def test_what_else_is_known_of_a_caller_is_told_to_admission() -> None:
+def test_what_else_is_known_of_a_caller_is_reported_to_admission() -> None:
     info = user_info(
         AuthenticatedUser("agent", extra={"authentication.kubernetes.io/node-name": ("one",)})
     )

@@ -53,7 +53,7 @@ def test_whole_cards_are_counted_like_memory(pod: Pod, needs: int) -> None:
     assert outcome.annotations["volcano.sh/gpu-index"] == ",".join(map(str, range(needs)))
 
 
-def test_every_container_that_asks_is_a_request_of_its_own() -> None:
+def test_every_container_that_requests_cards_is_a_request_of_its_own() -> None:
     pod = a_pod(
         memory(2),
         a_container(),
@@ -83,7 +83,7 @@ def test_requests_without_limits_are_refused_instead_of_dropped() -> None:
     ("name", "served"),
     [pytest.param(MEMORY, False, id="A7-memory"), pytest.param(NUMBER, True, id="A7-number")],
 )
-def test_kinds_that_are_switched_off_are_not_ours(*, name: str, served: bool) -> None:
+def test_kinds_that_are_switched_off_belong_to_others(*, name: str, served: bool) -> None:
     dialect = made(gpu_sharing=False, gpu_number=True)
     pod = a_pod(a_container({name: 1}))
     assert (name in dialect.resources) is served
@@ -106,7 +106,7 @@ def test_whole_cards_are_idle_and_stay_alone() -> None:
 
 
 @pytest.mark.parametrize("container", [memory(0), number(0), memory("0")])
-def test_zero_asks_for_nothing(container: Container) -> None:
+def test_zero_requests_nothing(container: Container) -> None:
     answer = accepted(a_pod(container))
     assert answer.containers == ()
     assert plan([a_pod(memory(0))], [a_node()])[0].verdict == "ignored"
@@ -169,12 +169,12 @@ def test_memory_and_number_in_one_pod_are_refused_naming_both() -> None:
     assert f"containers[0].resources.limits[{MEMORY}]" in answer.message
 
 
-def test_a_number_of_0_beside_memory_is_no_conflict() -> None:
+def test_a_number_of_0_next_to_memory_is_no_conflict() -> None:
     (asked,) = accepted(a_pod(a_container({MEMORY: 1, NUMBER: 0}))).containers
     assert asked.requests[0].together
 
 
-def test_memory_beyond_belief_is_told_the_unit() -> None:
+def test_memory_beyond_belief_is_given_the_unit() -> None:
     refused = rejected(a_pod(memory("16Gi")))
     assert "For 16 GiB write 16384." in refused.remedy
     by_ten = rejected(a_pod(memory("16Gi")), gpu_memory_factor=10).remedy

@@ -131,8 +131,8 @@ def _app(container: Container) -> Container:
     return a_container(container.resources.limits)
 
 
-class Books(RuleBasedStateMachine):
-    """Pods come, are placed, bound, lost sight of, and go."""
+class LedgerUnderTest(RuleBasedStateMachine):
+    """Pods come, are placed, bound, lost, and go."""
 
     uids = Bundle("uids")
     steps = 0
@@ -145,8 +145,8 @@ class Books(RuleBasedStateMachine):
         self.since_list = 0
 
     def _did(self, what: str) -> None:
-        Books.steps += 1
-        Books.done[what] += 1
+        LedgerUnderTest.steps += 1
+        LedgerUnderTest.done[what] += 1
         self.since_list += 1
 
     @rule(target=uids, pods=st.lists(pods(), min_size=1, max_size=6))
@@ -187,7 +187,7 @@ class Books(RuleBasedStateMachine):
 
     @rule(first=uids, second=uids, third=uids)
     def filtered_together(self, first: str, second: str, third: str) -> None:
-        """Three pods chosen from the same books: the transaction may fail, but only whole."""
+        """Three pods chosen from the same ledger: the transaction may fail, but only whole."""
         self._did("filtered_together")
         fresh = [
             uid for uid in dict.fromkeys((first, second, third))
@@ -248,7 +248,7 @@ class Books(RuleBasedStateMachine):
 
     @precondition(lambda self: self.since_list > 15)
     @rule()
-    def relisted(self) -> None:
+    def listed_again(self) -> None:
         self._did("relisted")
         self.since_list = 0
         self.world.settle_by_reading()
@@ -276,10 +276,10 @@ class Books(RuleBasedStateMachine):
         self.world.publish(node)
 
     @rule(node=st.sampled_from(NODES), card=st.integers(0, 3))
-    def card_fell_sick_or_recovered(self, node: Node, card: int) -> None:
+    def card_became_unhealthy_or_recovered(self, node: Node, card: int) -> None:
         self._did("card_fell_sick_or_recovered")
         places = [place for place in self.world.capacity if place[0] == node.name]
-        self.world.sick ^= {places[card % len(places)]}
+        self.world.unhealthy ^= {places[card % len(places)]}
         self.world.publish(node)
 
     @rule(node=st.sampled_from(NODES))
@@ -309,7 +309,7 @@ class Books(RuleBasedStateMachine):
             assert charge.slots <= card.slots
 
     @invariant()
-    def nothing_that_lives_is_released(self) -> None:
+    def nothing_that_runs_is_released(self) -> None:
         for uid, stored in self.world.pods.items():
             if stored.grant is not None and not stored.terminal:
                 entry = self.world.ledger.entry(uid)
@@ -335,22 +335,22 @@ class Books(RuleBasedStateMachine):
                 assert have == total.get(at, Charge())
 
     @invariant()
-    def the_books_are_what_a_second_reckoning_finds(self) -> None:
+    def the_ledger_is_what_a_second_reckoning_finds(self) -> None:
         reckon(self.world)
 
 
 @pytest.mark.timeout(300)
-def test_the_books_hold_for_ten_thousand_steps() -> None:
+def test_the_ledger_holds_for_ten_thousand_steps() -> None:
     """Hypothesis chooses how long a run is, so runs are added until there were enough steps."""
-    Books.steps = 0
-    Books.done.clear()
+    LedgerUnderTest.steps = 0
+    LedgerUnderTest.done.clear()
     seed = 0
-    while Books.steps < STEPS:
-        run = hypothesis.seed(seed)(Books)
+    while LedgerUnderTest.steps < STEPS:
+        run = hypothesis.seed(seed)(LedgerUnderTest)
         run_state_machine_as_test(run, settings=SETTINGS)
         seed += 1
-    assert Books.done["restarted"] > 50
-    assert Books.done["bound"] > 1000
+    assert LedgerUnderTest.done["restarted"] > 50
+    assert LedgerUnderTest.done["bound"] > 1000
 
 
 SETTINGS = settings(

@@ -36,7 +36,7 @@ def lent(at_s: float, late_s: float = 0.4) -> float:
     return 50 if by_turns(max(at_s - late_s, 0)) else 95
 
 
-def test_both_directions_are_found_and_kept() -> None:
+def test_both_directions_are_found_and_hold() -> None:
     seen = turns(samples(9.5, by_turns, lent))
     assert [turn.wakes for turn in seen] == [True, False]
     promises = lending_promises(seen, SHARES, slack=10)
@@ -53,7 +53,7 @@ def test_both_directions_are_found_and_kept() -> None:
     ],
     ids=["never lent", "never given back", "too late"],
 )
-def test_what_was_not_so_is_told(borrower: Callable[[float], float], kept: list[bool]) -> None:
+def test_what_was_not_so_is_reported(borrower: Callable[[float], float], kept: list[bool]) -> None:
     promises = lending_promises(turns(samples(9.5, by_turns, borrower)), SHARES, slack=10)
     assert [promise.kept for promise in promises] == kept
     assert all(promise.but for promise in promises if not promise.kept)
@@ -68,7 +68,7 @@ def test_one_good_turn_is_enough() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.02, 2.0, 4.5])
-def test_what_was_not_seen_whole_is_no_turn(seconds: float) -> None:
+def test_what_was_not_observed_whole_is_no_turn(seconds: float) -> None:
     assert turns(samples(seconds, by_turns, lent)) == []
     assert not any(p.kept for p in lending_promises((), SHARES, slack=10))
 

@@ -58,7 +58,7 @@ class World:
     shapes=st.lists(requests, min_size=1, max_size=4),
     reserve=st.booleans(),
 )
-def test_deltas_kept_through_any_changes_equal_deltas_computed_afresh(
+def test_deltas_maintained_through_any_changes_equal_deltas_computed_afresh(
     spec: list[Node], changes: list[tuple[str, Any]], shapes: list[Request], *, reserve: bool
 ) -> None:
     world = World(spec, PackingState(reserve=reserve))
@@ -77,11 +77,11 @@ def test_deltas_kept_through_any_changes_equal_deltas_computed_afresh(
 
 
 @given(st.lists(st.one_of(st.integers(0, 4), st.sampled_from("abc")), max_size=60))
-def test_a_shape_is_told_of_every_change(actions: list[int | str]) -> None:
+def test_a_shape_is_notified_of_every_change(actions: list[int | str]) -> None:
     """Numbers change a row, letters ask for a shape; few shapes are kept, so some start afresh."""
     truth, kept = np.zeros(5), LossCache(5, shapes=2)
 
-    def judge(at: Ints | None) -> tuple[Floats, Ints]:
+    def compute(at: Ints | None) -> tuple[Floats, Ints]:
         return (truth.copy(), np.zeros(5, int)) if at is None else (truth[at], at * 0)
 
     for action in actions:
@@ -89,7 +89,7 @@ def test_a_shape_is_told_of_every_change(actions: list[int | str]) -> None:
             truth[action] += 1
             kept.changed(action)
         else:
-            assert kept.losses_for(action, judge).steps.tolist() == truth.tolist()
+            assert kept.losses_for(action, compute).steps.tolist() == truth.tolist()
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,17 +101,17 @@ def test_a_loss_is_the_growth_of_the_potential(spec: list[Node], request: Reques
         return
     row = fleet.rows[answer[0]]
     only = np.array([row])
-    rows, ask, outlook = (
+    rows, ask, forecast = (
         state.rows(only),
         state.demand_shape(fleet, DemandedShape(request)),
         state.forecast,
     )
-    found = losses(rows, ask, outlook)
-    before = potential(rows, outlook)
+    found = losses(rows, ask, forecast)
+    before = potential(rows, forecast)
     by_id = {c.id: i for i, c in enumerate(fleet.facts[row])}
     cards = {by_id[share.card] for share in answer[1]}
     charge(fleet, *answer)
     state.follow(fleet)
-    after = potential(state.rows(only), outlook)
+    after = potential(state.rows(only), forecast)
     if cards == set(found.cards[0].tolist()):
         assert np.allclose(after - before, found.node)

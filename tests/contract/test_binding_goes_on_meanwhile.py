@@ -10,7 +10,7 @@ from tests.contract.objects import GPU
 from tests.contract.scheduling import ask, card_node, placed, until, waiting
 
 
-async def test_one_pod_is_asked_about_at_a_time(scheduling: OpenScheduling) -> None:
+async def test_one_pod_is_queried_at_a_time(scheduling: OpenScheduling) -> None:
     async with scheduling() as (cluster, extender):
         await card_node(cluster, "n")
         decided = asyncio.Event()

@@ -33,7 +33,7 @@ async def gone(cluster: Cluster, name: str) -> None:
     await cluster.admin.delete(f"{cluster.pods}/{name}", gracePeriodSeconds="0")
 
 
-async def test_who_would_have_to_go_is_told_by_uid(scheduling: OpenScheduling) -> None:
+async def test_who_would_have_to_go_is_reported_by_uid(scheduling: OpenScheduling) -> None:
     async with scheduling(*VERBS) as (cluster, extender):
         node = await card_node(cluster, "n", cards=1)
         victim = await ask(cluster, "victim")
@@ -71,7 +71,7 @@ async def test_without_a_victim_from_us_nobody_goes(scheduling: OpenScheduling) 
     assert "deletionTimestamp" not in victim["metadata"]
 
 
-async def test_for_room_that_only_we_miss_nobody_is_asked_to_go(scheduling: OpenScheduling) -> None:
+async def test_for_room_that_only_we_miss_no_pod_has_to_go(scheduling: OpenScheduling) -> None:
     """The scheduler looks for victims by its own view of a node, in which the pod fits already."""
     async with scheduling(*VERBS) as (cluster, extender):
         node = await card_node(cluster, "n")
@@ -86,7 +86,7 @@ async def test_for_room_that_only_we_miss_nobody_is_asked_to_go(scheduling: Open
     assert "deletionTimestamp" not in victim["metadata"]
 
 
-async def test_for_nodes_that_can_never_do_no_victim_is_looked_for(
+async def test_for_nodes_that_can_never_do_no_victim_is_searched(
     scheduling: OpenScheduling,
 ) -> None:
     async with scheduling(*VERBS) as (cluster, extender):
@@ -100,10 +100,10 @@ async def test_for_nodes_that_can_never_do_no_victim_is_looked_for(
     assert "preempt" not in extender.verbs
 
 
-async def test_the_node_is_nominated_and_asked_about_alone_when_it_is_free(
+async def test_the_node_is_nominated_and_queried_alone_when_it_is_free(
     scheduling: OpenScheduling,
 ) -> None:
-    """What is held for a pod is told from its nomination, so that it must be written."""
+    """What is held for a pod is known from its nomination, so that it must be written."""
     async with scheduling(*VERBS) as (cluster, extender):
         node = await card_node(cluster, "n", cards=1)
         await card_node(cluster, "free", cards=1)

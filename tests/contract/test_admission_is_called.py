@@ -1,4 +1,4 @@
-"""Webhooks: which requests they are called for, and what they are told."""
+"""Webhooks: which requests they are called for, and what they are sent."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ async def test_a_name_is_made_after_mutation_and_before_validation(
     assert "name" not in first
 
 
-async def test_only_what_the_rules_say_is_asked_about(admission: OpenAdmission) -> None:
+async def test_only_what_the_rules_say_is_queried(admission: OpenAdmission) -> None:
     async with admission() as (cluster, receiver):
         await receiver.register(cluster, receiver.hook(cluster))
         await cluster.pod("p")
         await cluster.admin.patch(f"{cluster.pods}/p", {"metadata": {"labels": {"k": "v"}}})
-        await cluster.tell("p", phase="Running")
+        await cluster.name_of("p", phase="Running")
         await cluster.make(cluster.path("secrets"), {"metadata": {"name": "s"}})
         await cluster.admin.delete(f"{cluster.pods}/p")
     assert [asked["operation"] for asked in receiver.asked()] == ["CREATE"]
@@ -74,7 +74,7 @@ async def test_an_update_shows_what_was_and_what_will_be(admission: OpenAdmissio
         await receiver.register(cluster, receiver.hook(cluster, rules=[rule]), kind="Validating")
         await cluster.pod("p", annotations={"k": "1"})
         await cluster.admin.patch(f"{cluster.pods}/p", {"metadata": {"annotations": {"k": "2"}}})
-        await cluster.tell("p", phase="Running")
+        await cluster.name_of("p", phase="Running")
         main, status = receiver.asked()
     values = [main[each]["metadata"]["annotations"]["k"] for each in ("oldObject", "object")]
     assert values == ["1", "2"]
@@ -98,7 +98,7 @@ async def test_a_deletion_shows_what_goes(admission: OpenAdmission) -> None:
     assert asked["oldObject"]["metadata"]["name"] == "p"
 
 
-async def test_a_binding_is_asked_about_as_one(admission: OpenAdmission) -> None:
+async def test_a_binding_is_queried_as_one(admission: OpenAdmission) -> None:
     async with admission() as (cluster, receiver):
         rule = {**POD_RULE, "resources": ["pods/binding"]}
         receiver.scripts["hook"] = deny(code=403, message="not by you")

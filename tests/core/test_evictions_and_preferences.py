@@ -83,11 +83,11 @@ def everywhere(ledger: Ledger) -> Bools:
         ({"topology_spread_constraints": (Spread("DoNotSchedule"),)}, False),
     ],
 )
-def test_wishes_are_what_only_kube_scheduler_can_weigh(spec: Any, wished: bool) -> None:  # noqa: FBT001  (a column)
+def test_preferences_are_what_only_kube_scheduler_can_weigh(spec: Any, wished: bool) -> None:  # noqa: FBT001  (a column)
     assert has_placement_preferences(a_pod(**spec)) is wished
 
 
-def test_all_nodes_with_room_are_told_the_fullest_first() -> None:
+def test_all_nodes_with_room_are_given_the_fullest_first() -> None:
     ledger = a_ledger(0, 4, 15, 8)
     found = feasible_nodes(ledger, placer_of(ledger), a_request(4), everywhere(ledger))
     assert found == FeasibleNodes(("n3", "n1", "n0"))
@@ -155,7 +155,7 @@ def test_a_nominated_node_is_closed_to_pods_that_matter_no_more() -> None:
     assert not reserved.closed_to(replace(request, uid="urgent"), 10, 1)
 
 
-def test_a_node_is_open_while_the_books_hold_the_nominated_pods_cards() -> None:
+def test_a_node_is_open_while_the_ledger_holds_the_nominated_pods_cards() -> None:
     there: set[str] = set()
     reserved = NodeReservations(there.__contains__)
     reserved.put(a_nomination(), 0)

@@ -1,4 +1,4 @@
-"""Who runs tests is told what is missing, in the builder's own words."""
+"""A developer who runs tests learns what is missing, in the builder's own words."""
 
 from __future__ import annotations
 

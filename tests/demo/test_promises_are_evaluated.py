@@ -1,4 +1,4 @@
-"""The demo's own judgement: what was seen decides, and nothing else."""
+"""The demo's own decision: what was seen decides, and nothing else."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def promise(found: Evidence, text: str) -> Promise:
 def use(seen: Observations, grant: Grant, cores: float, times: int = 2) -> None:
     card = CardUse(card=CARD, memory_bytes=512 * MIB, cores_percent=cores)
     held = ContainerUse(namespace="n", pod=grant.name, uid=grant.uid, container="c", cards=(card,))
-    told = NodeUsage(node="n1", vendor="acme", at=0, interval_s=2, containers=(held,))
+    reported = NodeUsage(node="n1", vendor="acme", at=0, interval_s=2, containers=(held,))
     for _ in range(times):
-        seen.on_message("tessera.v1.demo.usage.n1", "", encode(told))
+        seen.on_message("tessera.v1.demo.usage.n1", "", encode(reported))
 
 
 def test_two_dialects_on_a_card_are_found() -> None:
@@ -94,7 +94,7 @@ def test_what_the_process_saw_decides(total: int, result: int, kept: bool) -> No
 @pytest.mark.parametrize(
     ("cores", "kept"), [(49.0, True), (54.0, True), (70.0, False), (0.0, False)]
 )
-def test_a_busy_container_must_be_seen_within_its_cores(cores: float, kept: bool) -> None:  # noqa: FBT001  (a parameter of the table)
+def test_a_busy_container_must_be_observed_within_its_cores(cores: float, kept: bool) -> None:  # noqa: FBT001  (a parameter of the table)
     grant = a_grant()
     found = evidence(grant, said={("uid-p", "c"): []})
     use(found.seen, grant, cores)
@@ -139,12 +139,12 @@ def test_a_trace_is_drawn_as_a_tree() -> None:
     ]
 
 
-def test_a_span_whose_parent_never_came_is_shown_all_the_same() -> None:
+def test_a_span_whose_parent_never_came_is_displayed_all_the_same() -> None:
     (line,) = tree([replace(spans(1, processes=1)[0], parent="lost")])
     assert line.startswith("└─ span 0")
 
 
-def test_the_wire_form_of_a_pod_is_what_is_judged() -> None:
+def test_the_wire_form_of_a_pod_is_what_is_evaluated() -> None:
     grant = a_grant()
     assert promises.grants(evidence(grant).seen) == {"n/p": grant}
     assert msgspec.json.decode(encode_grant(grant))["uid"] == "uid-p"
@@ -158,7 +158,7 @@ def test_what_a_user_reads_is_the_refusal_and_not_the_request() -> None:
     assert promises.words_of(found, name_of(pod)) == "limits: 150: write 100"
 
 
-def test_what_was_asked_is_shown_in_its_own_words() -> None:
+def test_what_was_requested_is_displayed_in_its_own_words() -> None:
     container = {"resources": {"limits": {"cpu": 1, "a.dev/gpu": 1, "a.dev/mem": "3000"}}}
     assert (
         requested_amounts({"spec": {"containers": [container, container]}})

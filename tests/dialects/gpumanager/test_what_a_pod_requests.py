@@ -61,7 +61,7 @@ def test_multiples_of_100_are_whole_cards(core: int, cards: int, memory: int | N
         pytest.param([(10, 1), (100, 0), (0, 0), (1, 1)], [True, True, False, True], id="four"),
     ],
 )
-def test_containers_that_ask_are_found(
+def test_containers_that_request_are_found(
     containers: list[tuple[int, int]], asking_containers: list[bool]
 ) -> None:
     pod = a_pod(*(asking(core, memory) for core, memory in containers))
@@ -71,7 +71,7 @@ def test_containers_that_ask_are_found(
     assert needing == positions
 
 
-def test_memory_beside_an_explicit_0_is_told_to_be_in_vain() -> None:
+def test_memory_next_to_an_explicit_0_is_reported_to_be_in_vain() -> None:
     (warning,) = accepted(a_pod(asking(0, 8))).warnings
     assert warning == (
         f"spec.containers[0].resources.limits[{MEMORY}]: 8: gives nothing, as {CORE} is 0"
@@ -142,7 +142,7 @@ def test_requests_without_limits_are_refused(name: str) -> None:
     assert "under limits" in answer.remedy
 
 
-def test_requests_of_0_alone_ask_for_nothing() -> None:
+def test_requests_of_0_alone_request_nothing() -> None:
     assert accepted(a_pod(a_container({}, {CORE: 0}))).containers == ()
 
 
@@ -155,7 +155,7 @@ def test_limits_win_over_differing_requests() -> None:
     assert f"requests[{CORE}]: 30: the limit 50 counts" in warning
 
 
-def test_a_bad_request_beside_a_good_limit_is_refused() -> None:
+def test_a_bad_request_next_to_a_good_limit_is_refused() -> None:
     answer = rejected(a_pod(a_container({CORE: 50, MEMORY: 30}, {CORE: "x", MEMORY: 30})))
     assert answer.field == f"spec.containers[0].resources.requests[{CORE}]"
 
@@ -186,7 +186,7 @@ def test_both_prefixes_in_one_container_are_refused(core: int) -> None:
     assert f"conflicts with spec.containers[0].resources.limits[{CORE}]" in answer.remedy
 
 
-def test_nothing_asked_with_the_other_prefix_is_no_conflict() -> None:
+def test_nothing_requested_with_the_other_prefix_is_no_conflict() -> None:
     assert len(accepted(a_pod(asking(50, 1), asking(0, 0, INSPUR))).containers) == 1
 
 
@@ -255,25 +255,27 @@ def test_a_sensible_ceiling_passes_without_a_word(text: str) -> None:
         ("50", 200, "whole cards are not limited"),
     ],
 )
-def test_a_ceiling_that_does_not_do_what_it_seems_is_told(text: str, core: int, says: str) -> None:
+def test_a_ceiling_that_does_not_do_what_it_seems_is_reported(
+    text: str, core: int, says: str
+) -> None:
     (warning,) = with_ceiling(text, core=core).warnings
     assert f"metadata.annotations[{LIMIT}]: {text}: " in warning
     assert says in warning
 
 
-def test_a_ceiling_with_the_other_prefix_is_told() -> None:
+def test_a_ceiling_with_the_other_prefix_is_reported() -> None:
     (warning,) = with_ceiling("50", key="inspur.com/vcuda-core-limit").warnings
     assert f"rename it {LIMIT}" in warning
 
 
-def test_a_ceiling_of_a_pod_that_asks_for_nothing_is_nobodys_business() -> None:
+def test_a_ceiling_of_a_pod_that_requests_nothing_is_nobodys_business() -> None:
     assert admitted(a_pod(asking(0, 0), annotations={LIMIT: "x"})) == Admitted(containers=())
 
 
 # -- other systems
 
 
-def test_foreign_resources_are_not_ours() -> None:
+def test_foreign_resources_belong_to_others() -> None:
     pod = a_pod(a_container({"nvidia.com/gpu": 1, "vcuda-core": 1, "x.tencent.com/vcuda-core": 1}))
     assert made().claim(pod).fields == {}
     assert accepted(pod).containers == ()
