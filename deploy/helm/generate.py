@@ -131,8 +131,8 @@ def _connection(base: Sequence[Json]) -> Json:
 
 
 def _dialects(known: DialectRegistry) -> Json:
-    """Dialect -> the options that name a resource, those that others' names follow from, the
-    resources that no option names, and the profiles that its manifests use."""
+    """Dialect -> whether it is off until it is named, the options that name a resource, those that
+    others' names follow from, the resources that no option names, and its manifests' profiles."""
     return {name: _names(known, name) for name in known.readers}
 
 
@@ -155,7 +155,10 @@ def _names(known: DialectRegistry, name: str) -> Json:
             derived.append(field.name)
     fixed = sorted(resources - set(options.values()))
     schedulers = list(known.readers[name].schedulers)
-    return {"options": options, "derived": derived, "fixed": fixed, "schedulers": schedulers}
+    return {
+        "optIn": name in known.opt_in, "options": options, "derived": derived, "fixed": fixed,
+        "schedulers": schedulers,
+    }  # fmt: skip
 
 
 def _another(value: object) -> Any:

@@ -88,11 +88,14 @@ OWN_NAMES = (
 def test_resources_by_other_names_are_the_same(
     mine: Json, *, aliases: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As deploy/kustomize/generate.py --dialects makes them."""
+    """As deploy/kustomize/generate.py --dialects makes them. The policies stay those of the base,
+    which guard the keys of all dialects, also of those that are off."""
     monkeypatch.setattr("tests.deploy.test_names_of_ones_own.MINE", mine)
     names = ("scheduler-aliases",) if aliases else ()
     options = ("--aliases",) if aliases else ()
     wanted = of_kustomize(with_component(tmp_path, *options, others=names))
+    base = of_kustomize(combined(tmp_path, names))
+    wanted |= {n: i for n, i in base.items() if n[0] == "ValidatingAdmissionPolicy"}
     found = installed(rendered({"components": dict.fromkeys(names, True), "dialects": mine}))
     for objects in (wanted, found):
         for name in ("tessera-dialects", "tessera-kube-scheduler"):

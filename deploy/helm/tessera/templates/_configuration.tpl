@@ -7,7 +7,9 @@ have names of their own, resources and profiles of those that are off, and anyth
   {{- $config := deepCopy $was -}}
   {{- $v := .of.Values -}}
   {{- $_ := set $config "clientConnection" (mustMergeOverwrite $config.clientConnection $v.kubeScheduler.clientConnection) -}}
-  {{- if not $v.kubeScheduler.config.extenders -}}
+  {{- $named := dict -}}
+  {{- range $dialect, $options := $v.dialects -}}{{- if $options -}}{{- $_ := set $named $dialect true -}}{{- end -}}{{- end -}}
+  {{- if and $named (not $v.kubeScheduler.config.extenders) -}}
     {{- $managed := list -}}
     {{- range include "tessera.resource-names" .of | fromJsonArray -}}
       {{- $managed = append $managed (dict "name" . "ignoredByScheduler" true) -}}
@@ -23,6 +25,11 @@ have names of their own, resources and profiles of those that are off, and anyth
   {{- if eq (toJson $config) (toJson $was) -}}{{ .text }}{{- else -}}{{ toYaml $config }}{{- end -}}
 {{- end -}}
 
+{{/* Whether pods may use a dialect: `options` are its values, `has` what `files/dialects.yaml` has of it. */}}
+{{- define "tessera.is-on" -}}
+  {{- if and (ne (toString (get .options "enabled")) "false") (or .options (not .has.optIn)) -}}on{{- end -}}
+{{- end -}}
+
 {{/*
 The extended resources of the dialects that are not switched off, as JSON. `files/dialects.yaml` has, for each dialect, the options
 that name a resource, and the resources that no option names.
@@ -31,7 +38,7 @@ that name a resource, and the resources that no option names.
   {{- $names := dict -}}
   {{- range $dialect, $has := .Files.Get "files/dialects.yaml" | fromYaml -}}
     {{- $options := get $.Values.dialects $dialect | default dict -}}
-    {{- if ne (toString (get $options "enabled")) "false" -}}
+    {{- if include "tessera.is-on" (dict "options" $options "has" $has) -}}
       {{- range $has.fixed -}}{{- $_ := set $names . true -}}{{- end -}}
       {{- range $option, $name := $has.options -}}
         {{- $_ := set $names (hasKey $options $option | ternary (get $options $option) $name) true -}}
@@ -57,7 +64,7 @@ that name a resource, and the resources that no option names.
   {{- $names := list -}}
   {{- range $dialect, $has := .Files.Get "files/dialects.yaml" | fromYaml -}}
     {{- $options := get $.Values.dialects $dialect | default dict -}}
-    {{- if ne (toString (get $options "enabled")) "false" -}}{{- $names = concat $names $has.schedulers -}}{{- end -}}
+    {{- if include "tessera.is-on" (dict "options" $options "has" $has) -}}{{- $names = concat $names $has.schedulers -}}{{- end -}}
   {{- end -}}
   {{- toJson (uniq $names) -}}
 {{- end -}}
