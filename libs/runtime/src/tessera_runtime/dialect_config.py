@@ -22,18 +22,18 @@ class DialectsSettings(Struct, frozen=True, kw_only=True):
     """Which dialects are served, and how."""
 
     file: Path | None = None
-    """A YAML or JSON file: dialect -> option -> value, `enabled: false` among them; none = the
-    defaults of all, but for dialects that are left out unless they are named. Give every service
-    the same."""
+    """A YAML or JSON file: dialect -> option -> value, `enabled: false` among them; or HAMi's
+    `device-config.yaml` as it is; none = the defaults of all, but for dialects that are left out
+    unless they are named. Give every service the same."""
 
 
 def load(file: Path | None, unsaid: Options | None = None) -> DialectRegistry:
     """The dialects as configured; `unsaid` holds where the file says nothing of an option. Reads a
     file: call it in a thread. Raises BadSettings."""
-    config: dict[str, dict[str, Any]] = {}
+    config: dict[str, Any] = {}
     try:
         if file is not None:
-            config = msgspec.yaml.decode(file.read_bytes(), type=dict[str, dict[str, Any]])
+            config = msgspec.yaml.decode(file.read_bytes(), type=dict[str, Any])
         for name, options in (unsaid or {}).items():
             config[name] = {**options, **config.get(name, {})}
         return registry.load(config, installed=True)

@@ -113,6 +113,8 @@ async def configured(kube: Kube, settings: SchedulerSettings) -> DialectRegistry
     for dialect in registry.dialects.values():
         for warning in dialect.warnings:
             _log.warning("not served", dialect=dialect.name, told=warning)
+    for entry in registry.ignored:
+        _log.warning("entry of HAMi's configuration without effect", told=entry)
     return registry
 
 

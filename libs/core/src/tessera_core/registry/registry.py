@@ -13,6 +13,10 @@ import msgspec
 
 from tessera_core import dialects, vendors
 from tessera_core.dialect_kit.contract import Dialect, Vendor
+from tessera_core.dialect_kit.hami_format.device_config import (
+    is_device_config,
+    translate_device_config,
+)
 from tessera_schema.annotation_keys import GROUP
 
 
@@ -42,6 +46,8 @@ class DialectRegistry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     opt_in: frozenset[str] = frozenset()
     """The dialects that an installation knows only where its configuration names them: their own
     system may run in the same cluster, and its pods would be taken."""
+    ignored: tuple[str, ...] = ()
+    """Entries of HAMi's configuration file that have no effect, and what to do instead."""
 
     @cached_property
     def plain_env(self) -> dict[str, str]:
@@ -65,14 +71,15 @@ def _siblings(package: ModuleType) -> list[ModuleType]:
 
 
 def load(
-    config: Mapping[str, Mapping[str, Any]] | None = None,
+    config: Mapping[str, Any] | None = None,
     extra: Iterable[ModuleType] = (),
     *,
     installed: bool = False,
 ) -> DialectRegistry:
     """Load every dialect that is not switched off.
 
-    `config` maps a dialect's name to its options; the option `enabled: false` switches it off.
+    `config` maps a dialect's name to its options; the option `enabled: false` switches it off. It
+    may be HAMi's `device-config.yaml`, as it is; what of that has no effect is in `ignored`.
     `extra` are dialect modules from elsewhere. `installed`: for pods that are really placed. A
     dialect whose module says `OPT_IN` is then left out, its nodes and running pods too, unless
     `config` names it. Raises BadConfiguration for an unknown dialect or option, and when two
@@ -80,6 +87,7 @@ def load(
     """
     config = config or {}
     modules = {m.__name__.rpartition(".")[2]: m for m in (*_siblings(dialects), *extra)}
+    config, ignored = _in_words_of_dialects(config, modules)
     unknown = sorted(set(config) - set(modules))
     if unknown:
         raise BadConfiguration(
@@ -90,10 +98,7 @@ def load(
     for name, module in modules.items():
         if installed and name in opt_in and name not in config:
             continue
-        options = dict(config.get(name) or {})
-        enabled = options.pop("enabled", True)
-        if not isinstance(enabled, bool):
-            raise BadConfiguration(f"dialects.{name}.enabled: {enabled!r}: write true or false")
+        options, enabled = _options_of(name, config.get(name) or {})
         try:
             readers[name] = module.dialect(msgspec.convert(options, module.Options))
         except (msgspec.ValidationError, ValueError) as e:
@@ -113,7 +118,30 @@ def load(
         owners=_owners(on.values()),
         ordered=frozenset(ordered),
         opt_in=opt_in,
+        ignored=ignored,
     )
+
+
+def _in_words_of_dialects(
+    config: Mapping[str, Any], modules: Mapping[str, ModuleType]
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """The configuration by dialect, and what of it has no effect."""
+    sections = {n: m.HAMI_SECTION for n, m in modules.items() if hasattr(m, "HAMI_SECTION")}
+    if not is_device_config(config, sections):
+        return config, ()
+    read = translate_device_config(config, sections, modules)
+    return read.options, read.ignored
+
+
+def _options_of(name: str, written: object) -> tuple[dict[str, Any], bool]:
+    """A dialect's options, and whether it is switched on."""
+    if not isinstance(written, Mapping):
+        raise BadConfiguration(f"dialects.{name}: {written!r}: write options and their values")
+    options = dict(written)
+    enabled = options.pop("enabled", True)
+    if not isinstance(enabled, bool):
+        raise BadConfiguration(f"dialects.{name}.enabled: {enabled!r}: write true or false")
+    return options, enabled
 
 
 def _keys_in(config: object) -> Iterator[str]:

@@ -4,6 +4,7 @@ HAMi writes one form of device list, node register and policy annotations for al
 The dialects that speak it must not know each other, so what they share is here: nothing in this
 package names a vendor.
 
+- `device_config`: what an operator configures, as sections of `device-config.yaml`
 - `device_lists`: what a pod was given, as `id,word,MiB,cores:...;` on the pod
 - `node_register`: what a node has, as `id,count,MiB,cores,type,numa,health[,index,mode]:` on the
   node
@@ -14,6 +15,7 @@ package names a vendor.
 
 from __future__ import annotations
 
+from tessera_core.dialect_kit.hami_format.device_config import DeviceConfigSection
 from tessera_core.dialect_kit.hami_format.device_lists import (
     BadList,
     DeviceListEntry,
@@ -55,6 +57,7 @@ __all__ = [
     "POLICY_KEYS",
     "RESULT_KEYS",
     "BadList",
+    "DeviceConfigSection",
     "DeviceListEntry",
     "RegisteredCard",
     "annotation_field",

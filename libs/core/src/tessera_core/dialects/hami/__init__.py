@@ -29,11 +29,11 @@ from tessera_core.dialect_kit.hami_format import POLICY_KEYS, binding_labels
 from tessera_core.dialects.hami import result_annotations
 from tessera_core.dialects.hami.admission import CHOICES, VISIBLE_ENV, admit
 from tessera_core.dialects.hami.inventory import inventory
-from tessera_core.dialects.hami.options import NAME, VENDOR
+from tessera_core.dialects.hami.options import HAMI_SECTION, NAME, VENDOR
 from tessera_core.dialects.hami.options import HamiOptions as Options
 from tessera_core.dialects.hami.terms import PRIORITY_ENV, terms
 
-__all__ = ["Options", "dialect"]
+__all__ = ["HAMI_SECTION", "Options", "dialect"]
 
 
 MOST_PRIORITY: Final = 100

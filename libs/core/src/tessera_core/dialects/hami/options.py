@@ -7,13 +7,48 @@ from typing import ClassVar, Final
 from msgspec import Struct
 
 from tessera_core.dialect_kit import INT32_MAX
-from tessera_core.dialect_kit.hami_format import CARD_POLICIES, NODE_POLICIES, card_words
+from tessera_core.dialect_kit.hami_format import (
+    CARD_POLICIES,
+    NODE_POLICIES,
+    DeviceConfigSection,
+    card_words,
+)
 
 NAME: Final = "hami"
 VENDOR: Final = "nvidia"
 WORD: Final = "NVIDIA"
 """How device lists name the vendor."""
 CORE_POLICIES: Final = ("", "default", "force", "disable")
+HAMI_SECTION: Final = DeviceConfigSection(
+    name="nvidia",
+    keys={
+        "resourceCountName": "count",
+        "resourceMemoryName": "memory",
+        "resourceMemoryPercentageName": "memory_percentage",
+        "resourceCoreName": "core",
+        "resourcePriorityName": "priority",
+        "overwriteEnv": "overwrite_env",
+        "defaultMemory": "default_memory",
+        "defaultCores": "default_cores",
+        "defaultGPUNum": "default_gpu_num",
+        "memoryFactor": "memory_factor",
+        "libCudaLogLevel": "lib_cuda_log_level",
+        "disableCoreLimit": "disable_core_limit",
+        "gpuCorePolicy": "gpu_core_policy",
+        "runtimeClassName": "runtime_class_name",
+        "deviceMemoryScaling": "device_memory_scaling",
+    },
+    text=frozenset({"libCudaLogLevel"}),
+    elsewhere={
+        "deviceSplitCount": "set TESSERA_INVENTORY_SLOTS of the agent",
+        "deviceCoreScaling": "cores of a card are not scaled",
+        "preConfiguredDeviceMemory": "the driver says how much memory a card has",
+        "enableNumaTopology": "a pod asks for it by the annotation nvidia.com/numa-bind",
+        "migProfileAllowlist": "cards in MIG mode take no pods yet",
+        "knownMigGeometries": "cards in MIG mode take no pods yet",
+    },
+)
+"""HAMi's own file."""
 
 
 class HamiOptions(Struct, frozen=True, forbid_unknown_fields=True):

@@ -23,6 +23,7 @@ from tessera_core.dialect_kit.hami_format import POLICY_KEYS, binding_labels
 from tessera_core.dialects.iluvatar.admission import admit
 from tessera_core.dialects.iluvatar.inventory import inventory
 from tessera_core.dialects.iluvatar.options import (
+    HAMI_SECTION,
     LEGACY_WORD,
     MEMORY_UNIT,
     NAME,
@@ -36,7 +37,7 @@ from tessera_core.dialects.iluvatar.options import (
 from tessera_core.dialects.iluvatar.recorded_shares import recorded
 from tessera_core.dialects.iluvatar.result_annotations import ASSIGNED, annotate, result_keys
 
-__all__ = ["Model", "Options", "dialect"]
+__all__ = ["HAMI_SECTION", "Model", "Options", "dialect"]
 
 
 def dialect(options: Options) -> Dialect:

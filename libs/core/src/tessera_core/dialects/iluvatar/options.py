@@ -11,7 +11,12 @@ from typing import ClassVar, Final
 from msgspec import Struct
 
 from tessera_core.dialect_kit import MIB
-from tessera_core.dialect_kit.hami_format import CARD_POLICIES, NODE_POLICIES, card_words
+from tessera_core.dialect_kit.hami_format import (
+    CARD_POLICIES,
+    NODE_POLICIES,
+    DeviceConfigSection,
+    card_words,
+)
 
 NAME: Final = "iluvatar"
 LEGACY_WORD: Final = "Iluvatar"
@@ -20,6 +25,19 @@ older form: a plugin that registers models hands out nothing under the older nam
 MEMORY_UNIT: Final = 256 * MIB
 CORES: Final = 100
 """Core units of a card: percent."""
+
+HAMI_SECTION: Final = DeviceConfigSection(
+    name="iluvatars",
+    keys={
+        "commonWord": "name",
+        "resourceCountName": "count",
+        "resourceMemoryName": "memory",
+        "resourceCoreName": "core",
+    },
+    entries="models",
+    entry_name="commonWord",
+)
+"""HAMi's own file."""
 
 
 class Model(Struct, frozen=True, forbid_unknown_fields=True):

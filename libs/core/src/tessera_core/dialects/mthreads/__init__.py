@@ -25,11 +25,11 @@ from tessera_core.dialect_kit import (
 )
 from tessera_core.dialect_kit.hami_format import POLICY_KEYS, binding_labels
 from tessera_core.dialects.mthreads.admission import CHOICES, admit
-from tessera_core.dialects.mthreads.options import CORES, MEMORY_UNIT, NAME, WORD
+from tessera_core.dialects.mthreads.options import CORES, HAMI_SECTION, MEMORY_UNIT, NAME, WORD
 from tessera_core.dialects.mthreads.options import MthreadsOptions as Options
 from tessera_core.dialects.mthreads.result_annotations import KEYS, annotate, recorded
 
-__all__ = ["Options", "dialect"]
+__all__ = ["HAMI_SECTION", "Options", "dialect"]
 
 
 def dialect(options: Options) -> Dialect:

@@ -7,7 +7,12 @@ from typing import ClassVar, Final
 from msgspec import Struct
 
 from tessera_core.dialect_kit import MIB
-from tessera_core.dialect_kit.hami_format import CARD_POLICIES, NODE_POLICIES, card_words
+from tessera_core.dialect_kit.hami_format import (
+    CARD_POLICIES,
+    NODE_POLICIES,
+    DeviceConfigSection,
+    card_words,
+)
 
 NAME: Final = "mthreads"
 WORD: Final = "Mthreads"
@@ -20,6 +25,16 @@ MTT S4000."""
 MEMORY_UNIT: Final = 512 * MIB
 SLICES: Final = (2, 4, 8, 16, 32, 64, 96)
 """Memory units that a share may have."""
+
+HAMI_SECTION: Final = DeviceConfigSection(
+    name="mthreads",
+    keys={
+        "resourceCountName": "count",
+        "resourceMemoryName": "memory",
+        "resourceCoreName": "core",
+    },
+)
+"""HAMi's own file."""
 
 
 class MthreadsOptions(Struct, frozen=True, forbid_unknown_fields=True):
