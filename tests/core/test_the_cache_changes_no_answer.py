@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.packing.packer import Packer
+from tessera_core.placement.place import Placement
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.screen_cache import MOST_UNITS, ScreenCache
 from tessera_core.placement.units import units
@@ -116,6 +117,10 @@ def presses(node: str, steps: list[int]) -> Step:
     return lambda ledger: ledger.fleet.set_pressure(node, pressures)
 
 
+def silences(node: str, vendors: set[str]) -> Step:
+    return lambda ledger: ledger.set_silent({node: frozenset(vendors)})
+
+
 def of_nodes(act: Callable[[Ledger, str], object]) -> st.SearchStrategy[Step]:
     return st.sampled_from(NODES).map(lambda node: lambda ledger: act(ledger, node))
 
@@ -133,6 +138,7 @@ steps = st.one_of(
     of_nodes(lambda ledger, node: ledger.ended(f"strange-{node}")),
     of_nodes(lambda ledger, _: ledger.fleet.snapshot()),
     st.integers(0, 50).map(lambda n: lambda ledger: nth_ends(ledger, n)),
+    st.builds(silences, st.sampled_from(NODES), st.sets(st.sampled_from(VENDORS))),
     st.builds(presses, st.sampled_from(NODES), st.lists(st.sampled_from([0, 0, 6, 8]), max_size=4)),
     st.one_of(st.just([]), st.lists(a_limit(), max_size=2)).map(
         lambda limits: lambda ledger: ledger.set_limits(limits)
@@ -162,7 +168,7 @@ class Placing:
 
 
 def check(placing: Placing, pod: PodRequest, candidates: np.ndarray | None) -> None:
-    """A placer that remembers nothing answers the same."""
+    """A placer that remembers nothing answers the same, and nothing is placed on silent cards."""
     ledger, placer, fleet, wanted = placing.ledger, placing.placer, placing.ledger.fleet, units(pod)
     plain = Placer(fleet, packer=placer.packer)
     for allowance in (ledger.allowance("d"), NO_LIMITS):
@@ -171,6 +177,9 @@ def check(placing: Placing, pod: PodRequest, candidates: np.ndarray | None) -> N
             assert np.array_equal(had, now)
         placed = placer.place(pod, allowance, candidates)
         assert placed == plain.place(pod, allowance, candidates)
+        if isinstance(placed, Placement):
+            vendors = {c.vendor for s in placed.shares if (c := fleet.card(placed.node, s.card))}
+            assert vendors.isdisjoint(fleet.silent.get(placed.node, ()))
     assert np.array_equal(placing.screens.usage(fleet), fleet.usage())
 
 

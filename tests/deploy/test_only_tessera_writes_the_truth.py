@@ -26,6 +26,7 @@ RESULTS = [GRANT, "tessera.dev/anything", *OTHERS]
 CARDS = "cards.tessera.dev/nvidia"
 POLICY = "ValidatingAdmissionPolicy"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
+AGENT_LEASES = "/apis/coordination.k8s.io/v1/namespaces/tessera-agent-leases/leases"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/tessera-scheduler"
 
 
@@ -265,6 +266,36 @@ async def test_an_agent_changes_nothing_else_of_a_status(
     async with installed.clients() as clients:
         answer = await clients["agent"].patch("/api/v1/nodes/one/status", {"status": status})
     refused(answer, "amounts of extended resources")
+
+
+def a_heartbeat(name: str) -> Json:
+    spec = {"holderIdentity": "someone", "renewTime": "2026-01-01T00:00:00.000000Z"}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+async def test_an_agent_renews_the_lease_of_its_own_node(installed: Installed) -> None:
+    async with installed.clients() as clients:
+        agent = clients["agent"]
+        made = (await agent.post(AGENT_LEASES, a_heartbeat("agent.nvidia.one"))).done
+        made["spec"]["renewTime"] = "2026-01-01T00:00:20.000000Z"
+        assert (await agent.put(f"{AGENT_LEASES}/agent.nvidia.one", made)).status == 200
+        for other in ("agent.nvidia.two", "agent.one", "agent.nvidia.one.example", "scheduler"):
+            refused(await agent.post(AGENT_LEASES, a_heartbeat(other)), "its own node only")
+        unbound = await clients["agent-unbound"].post(
+            AGENT_LEASES, a_heartbeat("agent.mthreads.one")
+        )
+        refused(unbound, "its own node only")
+        assert (await clients["admin"].delete(f"{AGENT_LEASES}/agent.nvidia.one")).status == 200
+
+
+async def test_nobody_else_renews_an_agents_lease(installed: Installed) -> None:
+    async with installed.clients() as clients:
+        for who in ("admin", "scheduler"):
+            answer = await clients[who].post(AGENT_LEASES, a_heartbeat("agent.nvidia.two"))
+            refused(answer, "and n")
+        made = await clients["scheduler"].post(AGENT_LEASES, a_heartbeat("scheduler"))
+        assert made.status == 201
+        assert (await clients["admin"].delete(f"{AGENT_LEASES}/scheduler")).status == 200
 
 
 async def test_an_agents_token_that_names_no_node_writes_none(installed: Installed) -> None:

@@ -87,11 +87,18 @@ def every_object_is_named_once(objects: list[Json]) -> None:
 
 def everything_is_in_our_namespace(objects: list[Json]) -> None:
     elsewhere = {
-        (item["kind"], item["metadata"]["name"])
+        (item["metadata"]["namespace"], item["kind"], item["metadata"]["name"])
         for item in objects
         if item["metadata"].get("namespace", "tessera-system") != "tessera-system"
     }
-    assert elsewhere == {("RoleBinding", "tessera-kube-scheduler-authentication")}
+    assert elsewhere == {
+        ("kube-system", "RoleBinding", "tessera-kube-scheduler-authentication"),
+        *(
+            ("tessera-agent-leases", kind, account)
+            for kind in ("Role", "RoleBinding")
+            for account in ("tessera-scheduler", "tessera-agent")
+        ),
+    }
 
 
 def its_image_has_a_tag(container: Container) -> None:

@@ -32,6 +32,7 @@ from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store
 
 HOME = "tessera-system"
+AGENT_LEASES = "tessera-agent-leases"
 CARDS = "cards.tessera.dev/nvidia"
 BINDING = r".*/namespaces/default/.*/binding"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/tessera-system/leases"
@@ -55,7 +56,8 @@ class FakeCluster:
         self.store = a_store(self.clock)
         self.bus = FakeBus()
         self.kube = FakeKube(self.store)
-        self.make("/api/v1/namespaces", {"metadata": {"name": HOME}})
+        for namespace in (HOME, AGENT_LEASES):
+            self.make("/api/v1/namespaces", {"metadata": {"name": namespace}})
         self.make(LEASE, {"metadata": {"name": "tessera-scheduler"}})
         for path, guard in fencing.fencing_policy(HOME).items():
             self.make(path, guard)

@@ -180,6 +180,7 @@ def test_reasons_keep_their_numbers_and_names() -> None:
         13: "CardNotFoundCustomFilterRule",
         14: "AllocatedCardsInsufficientRequest",
         15: "TopologyNotFit",
+        16: "AgentSilent",
         101: "NodeUnregistered",
         102: "NodeInsufficientDevice",
         103: "NodeBlocked",

@@ -7,10 +7,10 @@ vendor's cards on the node, also when it is empty or cannot be read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from tessera_schema.cards import Card
 from tessera_schema.json_codec import decoder
@@ -36,6 +36,9 @@ class NodeCardsAnnotation(Struct, frozen=True, kw_only=True):
     advertises: Mapping[str, int] | UnsetType = UNSET
     """Extended resources whose amounts in the node's status are the agent's own, and the amounts.
     They say nothing about cards that another system would have published."""
+    heartbeat_s: Annotated[float, Meta(gt=0)] | UnsetType = UNSET
+    """Seconds for which a renewal of the agent's Lease counts: where it is not renewed within them,
+    no pod is placed on these cards. Unset = the agent renews none, and nobody expects it to."""
 
 
 _encode = msgspec.json.Encoder().encode

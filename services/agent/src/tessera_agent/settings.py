@@ -14,6 +14,7 @@ from tessera_agent.readers.device_handover import CardDelivery
 from tessera_agent.usage.settings import UsageSettings
 from tessera_runtime.bus.outbox import OutboxSettings
 from tessera_runtime.http.server import HttpSettings
+from tessera_runtime.kube.heartbeat import HeartbeatSettings
 from tessera_runtime.service_settings import ServiceSettings
 
 
@@ -32,6 +33,7 @@ class AgentSettings(ServiceSettings, frozen=True, kw_only=True):
     reader: ReaderSettings = ReaderSettings()
     health: HealthSettings = HealthSettings()
     inventory: InventorySettings = InventorySettings()
+    heartbeat: HeartbeatSettings = HeartbeatSettings()
     usage: UsageSettings = UsageSettings()
     lending: LendingSettings = LendingSettings()
     resize: ResizeSettings = ResizeSettings()

@@ -20,6 +20,7 @@ from tessera_agent.agent import Agent
 from tessera_agent.api import grant_keys, pods
 from tessera_agent.containers import namespace_allowances
 from tessera_agent.devices.extended_resources import ExtendedResources
+from tessera_agent.devices.heartbeat import AgentHeartbeat
 from tessera_agent.devices.message_key import load_message_signer
 from tessera_agent.devices.node_annotation import CardsAnnotationWriter
 from tessera_agent.readers import CardReader, open_reader
@@ -100,6 +101,9 @@ def _start(
     keys = grant_keys.watcher(kube, agent.keys, settings.keys.namespace, settings.kube)
     node_pods = pods.watcher(kube, agent.pods, settings.node, settings.kube)
     labels = namespace_allowances.watcher(kube, agent.labelled, settings.kube)
+    heartbeat = AgentHeartbeat(
+        kube, settings.heartbeat, settings.node, settings.vendor, annotation, environment.clock
+    )
     for what, work in {
         "inventory": annotation.keep(),
         "advertising": advertised.keep(),
@@ -116,6 +120,7 @@ def _start(
         "throttled namespaces": agent.throttled.follow(bus, settings.bus.cluster),
         "lending": agent.lending.run(),
         "bounds of lending": agent.bounds.follow(bus, settings.node),
+        "heartbeat": heartbeat.run(agent.problem),
         **agent.delivery.work(),
     }.items():
         tasks.create_task(work, name=what)

@@ -40,6 +40,8 @@ class AlertReason(StrEnum):
     NOT_STARTED = "StartsTooLong"
     """It is bound to a node where a device plugin allocates, and equal pods wait for it to start,
     or did."""
+    AGENT_SILENT = "AgentSilent"
+    """It is bound to a node whose agent does not renew its Lease, and has not started."""
     TAKEN_OVER = "GrantTakenOver"
     """It was placed by another system and could be read only in part."""
 

@@ -37,6 +37,9 @@ class SchedulerMetrics:
         self.leading = r.gauge("leading", "1 while this replica answers")
         self.fenced = r.gauge("fenced", "1 where the API server refuses grants of a former leader")
         self.audited = r.gauge("audit_timestamp_seconds", "When the books were last audited")
+        self.silent_agents = r.gauge(
+            "silent_agents", "Agents that do not renew their Lease: no pod is placed on their cards"
+        )
         self.differing = r.gauge(
             "audit_cards_differing", "Cards on which the books and another differ", ("against",)
         )

@@ -50,6 +50,7 @@ from tessera_scheduler.binding.resize_patches import ResizePatches
 from tessera_scheduler.binding.restore import GrantRestorer
 from tessera_scheduler.binding.sender import BindingSender
 from tessera_scheduler.binding.store import BindingStore
+from tessera_scheduler.cache.agent_leases import AgentLeases, AgentLeaseWatch
 from tessera_scheduler.cache.agent_reports import AgentReportAudit
 from tessera_scheduler.cache.device_states import DeviceStateListener, DeviceStates
 from tessera_scheduler.cache.handlers import NodeHandler, PodHandler
@@ -159,6 +160,10 @@ class Scheduler:
             filter_=self.filter, in_flight=self.in_flight, alerts=alerts, pod_events=pod_events,
             longest_s=times.start_s,
         )  # fmt: skip
+        self._agent_leases = AgentLeases(
+            ledger=self.ledger, in_flight=self.in_flight, alerts=alerts, pod_events=pod_events,
+            gauge=self.metrics.silent_agents, clock=environment.clock,
+        )  # fmt: skip
         self._hints = HintCache(self.ledger.fleet, settings.hints, clock, self.metrics)
         self._orders = PlacementOrders(registry, packer)
         self.packing = Packing(
@@ -170,6 +175,12 @@ class Scheduler:
         )  # fmt: skip
         self.packing.publish(self.metrics.registry)
         self.watches = self._make_watches(nodes, packer.hosts)
+
+        self._lease_watch = AgentLeaseWatch(
+            kube=kube, calls=settings.kube, settings=settings.agents, handler=self._agent_leases,
+            leadership=self.leadership, identity=settings.instance or "scheduler",
+            random=environment.random,
+        )  # fmt: skip
 
         # What writes to the cluster
         self._quorum_reader = QuorumReader(
@@ -245,8 +256,9 @@ class Scheduler:
             clock=clock,
         )  # fmt: skip
         node_handler = NodeHandler(
-            nodes=nodes, device_states=self._device_states, in_flight=self._in_flight_tracker,
-            hosts=hosts, relists=self.metrics.relists, clock=clock,
+            nodes=nodes, device_states=self._device_states, agent_leases=self._agent_leases,
+            in_flight=self._in_flight_tracker, hosts=hosts, relists=self.metrics.relists,
+            clock=clock,
         )  # fmt: skip
         return Watches(
             customs=custom_resource_watches(
@@ -311,6 +323,7 @@ class Scheduler:
             group.create_task(self._fencing.run(environment.lease, times.fence_s), name="fencing")
             group.create_task(self.packing.run(), name="packing")
             group.create_task(self._hints.run(environment.bus), name="hints")
+            group.create_task(self._lease_watch.run(), name="leases of agents")
 
     def _resign(self) -> None:
         """Drop the reservations that were never sent: only the leader may hold them."""
@@ -325,6 +338,7 @@ class Scheduler:
             self.metrics.expired.inc(len(expired))
             self._reservations.expire(now)
             self._in_flight_tracker.expire(now)
+            self._agent_leases.expire()
             if self._device_states.expire(now) or expired:
                 self._requeuer.requeue()
 

@@ -17,7 +17,11 @@ from tessera_runtime.service_settings import ServiceSettings
 from tessera_scheduler.binding.settings import BindSettings
 from tessera_scheduler.cache.hints import HintSettings
 from tessera_scheduler.cache.packing import PackingSettings
-from tessera_scheduler.cache.settings import ForeignQuotaSettings, LedgerSettings
+from tessera_scheduler.cache.settings import (
+    AgentLeaseSettings,
+    ForeignQuotaSettings,
+    LedgerSettings,
+)
 from tessera_scheduler.keys.signing_keys import SigningKeySettings
 from tessera_scheduler.leadership.kube_scheduler_gate import GateSettings
 from tessera_scheduler.visibility.settings import VisibilitySettings
@@ -47,6 +51,7 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
     keys: SigningKeySettings = SigningKeySettings()
     dialects: SchedulerDialectsSettings = SchedulerDialectsSettings()
     ledger: LedgerSettings = field(default=LedgerSettings(), name="books")
+    agents: AgentLeaseSettings = AgentLeaseSettings()
     quota: ForeignQuotaSettings = ForeignQuotaSettings()
     bind: BindSettings = BindSettings()
     packing: PackingSettings = PackingSettings()

@@ -189,7 +189,7 @@ async def open_stage(
         around = NodeSurroundings(hook, base, traced)
         stage = DemoStage(folder, scene, ports, programs, collector, nats, kube, around)
         await until(programs, _answers(kube), "the API server")
-        for name in (NAMESPACE, "kube-node-lease", *scene.namespaces):
+        for name in (NAMESPACE, "tessera-agent-leases", "kube-node-lease", *scene.namespaces):
             await insist(kube, "/api/v1/namespaces", {"metadata": {"name": name}})
         # As an installation ships it: without one, the first writer waits out a former one.
         leases = paths.in_group("coordination.k8s.io", "v1", "leases", namespace=NAMESPACE)

@@ -232,6 +232,10 @@ def _mode(r: _Refused) -> str:
 
 
 _DETAILS: Final[Mapping[Reason, Callable[[_Refused], str]]] = {
+    Reason.AGENT_SILENT: lambda r: (
+        f"the agent of {r.view.node} has not renewed its Lease: it is down, starts again and again,"
+        " or cannot give containers their cards"
+    ),
     Reason.CARD_NOT_HEALTH: lambda r: f"unhealthy: {r.ids()}",
     Reason.CARD_CORDONED: lambda r: f"cordoned by an operator: {r.ids()}",
     Reason.MODE_NOT_FIT: _mode,

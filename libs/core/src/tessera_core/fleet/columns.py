@@ -44,7 +44,7 @@ class CardColumns:
         """Number of the operating mode's name; 0 = none."""
         self.numa = ints()
         self.blocked: Codes = np.zeros(shape, np.uint8, "F")
-        """0, or the Reason for which no pod may be placed here (health, cordon, mode)."""
+        """0, or the Reason for which no pod may be placed here (agent, health, cordon, mode)."""
         self.memory_total = ints()
         self.memory_used = ints()
         self.cores_total = ints()

@@ -102,6 +102,8 @@ class Fleet:
         """Node -> vendors whose cards are expected there and not published. Set by the reader of
         nodes.
         """
+        self.silent: dict[str, frozenset[str]] = {}
+        """Node -> vendors whose agent is silent there. Set by `set_silent`."""
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._columns: list[dict[str, Ints]] = []
         self._renamed: list[dict[str, str]] = []
@@ -174,6 +176,20 @@ class Fleet:
             column = self.cards.pressure = self.cards.pressure.copy(order="K")  # not a snapshot's
             for i, card in enumerate(self.facts[row]):
                 column[row, i] = pressures.get(card.id, 0)
+
+    def set_silent(self, silent: Mapping[str, frozenset[str]]) -> None:
+        """Set the vendors whose agent is silent, for each of these nodes. It lasts until it is set
+        again, also while the node is not here. What is used of the cards does not change."""
+        column = self.cards.blocked = self.cards.blocked.copy(order="K")  # not a snapshot's
+        self.changes = []
+        for node, vendors in silent.items():
+            self.silent.pop(node, None)
+            if vendors:
+                self.silent[node] = vendors
+            row = self.rows.get(node)
+            if row is not None:
+                for i, card in enumerate(self.facts[row]):
+                    column[row, i] = _closed(card, vendors)
 
     # -- reading
 
@@ -307,12 +323,7 @@ class Fleet:
         c.cores_total[at] = cores.milli(card.cores_percent)
         c.slots[at] = card.slots
         c.pressure[at] = self.pressed.get(self.names[row], {}).get(card.id, 0)
-        if not card.healthy:
-            c.blocked[at] = Reason.CARD_NOT_HEALTH
-        elif card.cordoned:
-            c.blocked[at] = Reason.CARD_CORDONED
-        elif card.mode in MODES_LEFT_ALONE:
-            c.blocked[at] = Reason.MODE_NOT_FIT
+        c.blocked[at] = _closed(card, self.silent.get(self.names[row], frozenset()))
 
     def _clear(self, row: int) -> None:
         for card in self.facts[row]:
@@ -341,6 +352,18 @@ class Fleet:
         self.pool = np.concatenate([self.pool, np.zeros(more_rows, np.int64)])
         self.blocked = np.concatenate([self.blocked, np.zeros(more_rows, np.bool_)])
         self._free_rows += range(rows + more_rows - 1, rows - 1, -1)
+
+
+def _closed(card: Card, silent: frozenset[str]) -> int:
+    """The reason for which no pod may be placed on the card, 0 where there is none. A silent agent
+    comes first: what it reported of the card is no longer known to hold."""
+    if card.vendor in silent:
+        return Reason.AGENT_SILENT
+    if not card.healthy:
+        return Reason.CARD_NOT_HEALTH
+    if card.cordoned:
+        return Reason.CARD_CORDONED
+    return Reason.MODE_NOT_FIT if card.mode in MODES_LEFT_ALONE else 0
 
 
 def _pool_of(cards: Sequence[Card]) -> str:

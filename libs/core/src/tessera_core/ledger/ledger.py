@@ -93,6 +93,12 @@ class Ledger:
         self.fleet.remove(node)
         self.generation += 1
 
+    def set_silent(self, silent: Mapping[str, frozenset[str]]) -> None:
+        """Node -> vendors whose agent is silent there: no pod is placed on their cards, and what is
+        held of them stays held. Nodes that are not named stay as they are."""
+        self.fleet.set_silent(silent)
+        self.generation += 1
+
     def set_limits(self, limits: Iterable[Limit]) -> None:
         """Replace all limits of all namespaces."""
         self._quota.set_limits(limits)

@@ -23,7 +23,12 @@ from tessera_schema.requests import Request
 
 _BLOCKED = tuple(
     (reason, int(reason))  # numpy takes ten times as long to compare with a member of an enum
-    for reason in (Reason.CARD_NOT_HEALTH, Reason.CARD_CORDONED, Reason.MODE_NOT_FIT)
+    for reason in (
+        Reason.AGENT_SILENT,
+        Reason.CARD_NOT_HEALTH,
+        Reason.CARD_CORDONED,
+        Reason.MODE_NOT_FIT,
+    )
 )
 
 _LARGEST_DIVIDED: Final = 1 << 46

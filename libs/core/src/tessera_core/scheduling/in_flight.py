@@ -75,6 +75,11 @@ class InFlightPods:
         """The nodes whose containers get cards from a device plugin."""
         return frozenset(self._nodes)
 
+    def on(self, node: str) -> Mapping[str, str]:
+        """The bound pods on a node that have not started: uid -> namespace and name."""
+        flights = self._flights.values()
+        return {f.uid: f.pod for f in flights if f.bound and f.node == node}
+
     def put_node(self, node: str, allocated: AllocatedResources) -> bool:
         """How the node's containers get cards; True when that was otherwise before."""
         before = self._nodes.get(node, NOTHING_ALLOCATED)

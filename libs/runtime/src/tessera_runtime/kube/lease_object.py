@@ -21,12 +21,22 @@ class LeaseSpec(Struct, frozen=True, rename="camel"):
     lease_transitions: int | None = None
 
 
-class LeaseMeta(Struct, frozen=True, rename="camel"):
+class OwnerReference(Struct, frozen=True, rename="camel"):
+    """An object without which the Lease is deleted by the garbage collector."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
+class LeaseMeta(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Which Lease, at which version; empty for one that is to be made."""
 
     namespace: str
     name: str
     resource_version: str = ""
+    owner_references: tuple[OwnerReference, ...] = ()
 
 
 class LeaseObject(Struct, frozen=True, rename="camel"):

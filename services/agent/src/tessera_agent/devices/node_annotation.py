@@ -51,6 +51,8 @@ class CardsAnnotationWriter:
         self._cards: tuple[Card, ...] | None = None
         self._advertises: Mapping[str, int] | UnsetType | None = None
         """None before `advertise` was called."""
+        self._heartbeat_s: float | UnsetType | None = None
+        """None before the Lease was renewed: what a former agent announced stays."""
         self._wanted = self._written = ""
         self._woken = asyncio.Event()
         self._verified_at = self._wrote_at = self._retry_at = float("-inf")
@@ -78,6 +80,13 @@ class CardsAnnotationWriter:
             return (decode_node_cards(self._there).advertises or {}) if self._there else {}
         return {}
 
+    @property
+    def announced_s(self) -> float | UnsetType:
+        """`NodeCardsAnnotation.heartbeat_s` as the node shows it."""
+        with suppress(msgspec.DecodeError):
+            return decode_node_cards(self._there).heartbeat_s if self._there else UNSET
+        return UNSET
+
     def want(self, cards: Sequence[Card]) -> None:
         """Set the cards that are published from now on. Never blocks."""
         self._cards = tuple(cards)
@@ -92,14 +101,24 @@ class CardsAnnotationWriter:
             if self._cards is not None:
                 self._publish()
 
+    def announce(self, heartbeat_s: float) -> None:
+        """The agent's Lease was renewed: from now on a renewal counts for this many seconds.
+        Never blocks."""
+        if heartbeat_s != self._heartbeat_s:
+            self._heartbeat_s = heartbeat_s
+            if self._cards is not None:
+                self._publish()
+
     def _publish(self) -> None:
-        advertises = self._advertises
+        advertises, heartbeat_s = self._advertises, self._heartbeat_s
+        if heartbeat_s is None:
+            heartbeat_s = self.announced_s
         if advertises is None:  # those of a former agent stay until this one says otherwise
             advertises = dict(self.advertised) or UNSET
         text = encode_node_cards(
             NodeCardsAnnotation(
                 cards=self._cards or (), giving=self._giving, speaks=self._speaks,
-                advertises=advertises,
+                advertises=advertises, heartbeat_s=heartbeat_s,
             )
         )  # fmt: skip
         if text != self._wanted:

@@ -11,6 +11,7 @@ from tessera_core.placement.packing.host_capacity import HostCapacity
 from tessera_runtime.kube.reflector import WatchEventType
 from tessera_runtime.metrics import Counter
 from tessera_runtime.monotonic_clock import MonotonicClock
+from tessera_scheduler.cache.agent_leases import AgentLeases
 from tessera_scheduler.cache.device_states import DeviceStates
 from tessera_scheduler.cache.in_flight import InFlightTracker
 from tessera_scheduler.cache.nodes import NodeCache, NodeSummary
@@ -77,7 +78,7 @@ def _runs(pod: PodSummary) -> bool:
 
 
 class NodeHandler:
-    """Nodes go to the ledger, to what agents reported, the pods in flight and the hosts'
+    """Nodes go to the ledger, to what agents reported and renew, the pods in flight and the hosts'
     capacity."""
 
     def __init__(
@@ -85,6 +86,7 @@ class NodeHandler:
         *,
         nodes: NodeCache,
         device_states: DeviceStates,
+        agent_leases: AgentLeases,
         in_flight: InFlightTracker,
         hosts: HostCapacity,
         relists: Counter,
@@ -93,6 +95,7 @@ class NodeHandler:
         """`hosts` get what every node has for pods."""
         self._nodes = nodes
         self._device_states = device_states
+        self._agent_leases = agent_leases
         self._in_flight = in_flight
         self._hosts = hosts
         self._relists = relists.labels("nodes")
@@ -105,6 +108,8 @@ class NodeHandler:
         self._in_flight.on_node_list(allocated, self._clock.at(now))
         for gone in self._nodes.on_list(items):
             self._device_states.on_node_gone(gone)
+            self._agent_leases.on_node_gone(gone)
+        self._agent_leases.on_node_list({item.name: item.heartbeats for item in items})
         self._hosts.nodes({item.name: item.host for item in items})
 
     def on_event(self, change: WatchEventType, item: NodeSummary, now: float) -> None:
@@ -112,11 +117,13 @@ class NodeHandler:
         if change is WatchEventType.DELETED:
             self._nodes.on_delete(item.name)
             self._device_states.on_node_gone(item.name)
+            self._agent_leases.on_node_gone(item.name)
             self._in_flight.on_node_gone(item.name)
             self._hosts.node(item.name, None)
         else:
             self._in_flight.on_node(item.name, item.allocated, self._clock.at(now))
             self._nodes.on_update(item)
+            self._agent_leases.on_node(item.name, item.heartbeats)
             self._hosts.node(item.name, item.host)
 
 

@@ -22,6 +22,7 @@ from tessera_core.registry.plugin_requests import NOTHING_ALLOCATED, AllocatedRe
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.reports.agents import AgentReports, Voices, voices_of
 from tessera_runtime import logs
+from tessera_scheduler.cache.agent_leases import heartbeats_of
 from tessera_schema.cards import Card
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Custom, Node
@@ -50,6 +51,8 @@ class NodeSummary(Struct, frozen=True, kw_only=True):
     """What it has for pods apart from cards; None = it does not say."""
     voices: Voices = {}
     """The agents that publish them."""
+    heartbeats: Mapping[str, float] = {}
+    """Vendor -> seconds for which a renewal of its agent's Lease counts, where one is announced."""
 
 
 class NodeCache:
@@ -80,6 +83,7 @@ class NodeCache:
             name=node.name, cards=on.cards, warnings=on.warnings, given=on.given,
             missing=on.missing,
             allocated=on.allocated, host=of_node(node), voices=voices_of(node),
+            heartbeats=heartbeats_of(node),
         )  # fmt: skip
 
     def on_list(self, summaries: Iterable[NodeSummary]) -> list[str]:

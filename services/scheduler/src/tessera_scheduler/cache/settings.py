@@ -45,6 +45,16 @@ class LedgerSettings(Struct, frozen=True, kw_only=True):
     """Most seconds between two such calls about one pod."""
 
 
+class AgentLeaseSettings(Struct, frozen=True, kw_only=True):
+    """The Leases by which agents show that they are there."""
+
+    namespace: str = "tessera-agent-leases"
+    """Where they are; agents have the same setting (`TESSERA_HEARTBEAT_NAMESPACE`)."""
+    pulse_s: Seconds = 5.0
+    """Seconds between renewals of the leader's own Lease there, by which a watch that delivers is
+    distinguished from one that does not: less than the 10 s that a gap counts at most."""
+
+
 class ForeignQuotaSettings(Struct, frozen=True, kw_only=True):
     """Quota objects of other systems, where their place can be set."""
 

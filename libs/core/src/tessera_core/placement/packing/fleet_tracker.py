@@ -19,6 +19,8 @@ from tessera_core.placement.packing.free_capacity import HostColumns, free_rows
 from tessera_core.placement.packing.potential import Rows
 from tessera_schema.cards import Card
 
+_CLOSED: Final = ("blocked",)
+"""Changes with an agent's silence, while the facts stay as they are."""
 _FACTS: Final = ("blocked", "cores_total", "memory_total", "mode", "model", "slots", "vendor")
 _USAGE: Final = ("cores_used", "exclusive", "memory_used", "sharers")
 
@@ -57,7 +59,7 @@ class FleetTracker:
         same = self.cards.vendor.shape == fleet.cards.vendor.shape
         if not same or (hosts is None) != (self._hosts is None):
             return self._begin(fleet, hosts)
-        facts = self._blocked != fleet.blocked
+        facts = (self._blocked != fleet.blocked) | _differ(self.cards, fleet.cards, _CLOSED)
         if self._facts != fleet.facts:
             self._facts = list(fleet.facts)
             facts |= _differ(self.cards, fleet.cards, _FACTS)
