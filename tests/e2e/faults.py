@@ -14,6 +14,7 @@ from tests.e2e.cluster import HOME
 from tests.e2e.crowd import resting, sooner_or_later
 from tests.e2e.leaving import many_pods_come_and_go_at_once, the_node_leaves_and_comes_back
 from tests.e2e.node import NODE
+from tests.e2e.silence import the_agent_is_gone_for_good
 from tests.e2e.stage import Stage, told
 from tests.e2e.takeover import the_leader_is_paused
 from tests.e2e.upgrading import a_release_follows_another
@@ -125,7 +126,7 @@ async def _placed(stage: Stage) -> list[str]:
 
 FAULTS = (
     a_release_follows_another, services_are_killed, kubelet_and_runtime_are_killed,
-    the_bus_is_away, the_api_server_is_killed, the_leader_is_paused,
+    the_bus_is_away, the_agent_is_gone_for_good, the_api_server_is_killed, the_leader_is_paused,
     many_pods_come_and_go_at_once, the_node_leaves_and_comes_back,
 )  # fmt: skip
 """All of them, in an order that makes sense: the first brings what makes the others quick."""
