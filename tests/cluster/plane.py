@@ -26,6 +26,7 @@ from tests.contract.real import PROGRAMS, ControlPlane, Program, real_control_pl
 
 CLUSTER_PROGRAMS: Final = (*PROGRAMS, "kube-controller-manager", "kwok")
 HOME: Final = "tessera-system"
+AGENT_LEASES: Final = "tessera-agent-leases"
 ACCOUNT: Final = "nobody"
 """The user that the services are. The control plane knows it and lets it do nothing by itself."""
 CLOCKWORK: Final = {"kwok.x-k8s.io/node": "fake"}
@@ -176,7 +177,7 @@ def _program(plane: Plane, name: str, *flags: str) -> Program:
 
 
 async def _install(admin: Client) -> None:
-    for name in (HOME, "kube-system"):
+    for name in (HOME, AGENT_LEASES, "kube-system"):
         answer = await admin.post("/api/v1/namespaces", {"metadata": {"name": name}})
         assert answer.status in {201, 409}, answer
     documents = [

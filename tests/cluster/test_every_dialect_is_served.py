@@ -14,7 +14,14 @@ from tests.cluster.replica import REGISTRY
 from tests.contract.client import Json
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-CLUSTERS = sorted(f.stem for f in EXAMPLES.glob("*.yaml") if "kind: Node\n" in f.read_text())
+OPT_IN = sorted(REGISTRY.opt_in)
+"""Dialects that an installation serves only where its configuration names them; the example of each
+is called like it, and has nodes of its own system, which plans alone count."""
+CLUSTERS = sorted(
+    f.stem
+    for f in EXAMPLES.glob("*.yaml")
+    if "kind: Node\n" in f.read_text() and f.stem not in OPT_IN
+)
 """Examples that bring their nodes along."""
 SEEDS = Path(scenario.__file__).parent / "scene" / "pods.yaml"
 WAITING = {"too-large-for-now", "beyond-quota", "one-and-a-half"}
@@ -98,6 +105,24 @@ async def test_the_pods_of_an_example_are_placed_with_the_keys_of_their_systems(
             has_its_keys(pod)
 
 
+@pytest.mark.parametrize("name", OPT_IN)
+async def test_pods_of_a_dialect_that_is_switched_on_are_placed(
+    open_cluster: OpenCluster, tmp_path: Path, name: str
+) -> None:
+    example = REGISTRY.readers[name].example
+    file = tmp_path / "dialects.yaml"
+    file.write_text(yaml.safe_dump({name: {"enabled": True, **example.options}}))
+    more = {"schedulerName": example.scheduler_name} if example.scheduler_name else {}
+    async with open_cluster(more={"TESSERA_DIALECTS_FILE": str(file)}) as cluster:
+        await cluster.nodes(1, cards=4)
+        for number, limits in enumerate(example.containers):
+            texts = {resource: str(amount) for resource, amount in limits.items()}
+            await cluster.pod(f"p{number}", texts, **more)
+        for pod in await all_placed(cluster, len(example.containers)):
+            has_its_keys(pod)
+            assert {share.dialect for share in grant_of(pod).shares} == {name}
+
+
 async def test_the_pods_of_the_demo_share_cards_of_three_vendors(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster:
         await cluster.nodes(1, cards=4)
@@ -108,7 +133,7 @@ async def test_the_pods_of_the_demo_share_cards_of_three_vendors(open_cluster: O
         for one in placed:
             has_its_keys(one)
         dialects = {share.dialect for one in placed for share in grant_of(one).shares}
-        assert dialects == set(REGISTRY.readers)
+        assert dialects == set(REGISTRY.readers) - REGISTRY.opt_in
         together = [{s.dialect for s in shares} for shares in shares_on(placed).values()]
         assert any(len(on_card) > 1 for on_card in together), together
 

@@ -20,7 +20,7 @@ from tessera_testing.clock import LoopClock
 from tessera_testing.kube import a_store
 from tessera_testing.stoppable import StoppableLoop
 from tests.machine.truth import Bound, Truth
-from tests.scheduler.fake_cluster import HOME, LEASE, cards_on
+from tests.scheduler.fake_cluster import AGENT_LEASES, HOME, LEASE, cards_on
 
 MIB: Final = 2**20
 TEAM: Final = "team"
@@ -119,7 +119,7 @@ class Cluster:
         """When each scheduler could receive nothing."""
         self.made: dict[str, float] = {}
         """When each pod was made."""
-        for namespace in (HOME, TEAM):
+        for namespace in (HOME, AGENT_LEASES, TEAM):
             self.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         self.call("POST", LEASE, {"metadata": {"name": "tessera-scheduler"}})
         for path, guard in fencing.fencing_policy(HOME).items() if fenced else ():
