@@ -261,6 +261,9 @@ async def test_nothing_of_it_counts_elsewhere_or_stays(tmp_path: Path) -> None:
             for key in ("n0.nvidia", "n1.nvidia", f"{liar(number)}.nvidia"):
                 again = replace(old[0], id=f"again-{key}-{number}", source=f"/x/{number}")
                 await stage.repeat(f"$KV.{DEVICES_BUCKET}.{key}", again, old[1])
+        # Of a key's states the last one is certain to be read.
+        for node, by in ((HONEST[0], KEYS["liar"]), (HONEST[1], None)):
+            await stage.state(DeviceState(node=node, vendor=VENDOR), by)
         await make_up(stage, range(FIRST))
         await taken_in(stage, FIRST)
 

@@ -74,8 +74,19 @@ class Release:
                 )  # fmt: skip
             finally:
                 jobs.cancel()
+        await self._end_namespaces()
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
+
+    async def _end_namespaces(self) -> None:
+        """What the namespace controller does with namespaces that are deleted and empty."""
+        path = "/api/v1/namespaces"
+        async with self.admin() as admin:
+            for namespace in (await admin.get(path)).done["items"]:
+                if namespace["metadata"].get("deletionTimestamp"):
+                    namespace["spec"]["finalizers"] = []
+                    name = namespace["metadata"]["name"]
+                    (await admin.put(f"{path}/{name}/finalize", namespace)).done  # noqa: B018
 
     async def _run_jobs(self) -> None:
         """What the Job controller and kubelet do with a Job."""
