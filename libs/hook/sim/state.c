@@ -101,9 +101,24 @@ bool sim_open(void)
     return sim != NULL;
 }
 
+/* A process that is killed just after it was woken takes the wake-up of glibc's robust mutex with it: a process that
+ * sleeps looks again after a second. */
+static int wait_for_lock(void)
+{
+    for (;;) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++;
+        int r = pthread_mutex_timedlock(&sim->lock, &until);
+        if (r != ETIMEDOUT)
+            return r;
+    }
+}
+
 void sim_lock(void)
 {
-    if (pthread_mutex_lock(&sim->lock) == EOWNERDEAD) {
+    int r = pthread_mutex_trylock(&sim->lock);
+    if ((r == EBUSY ? wait_for_lock() : r) == EOWNERDEAD) {
         sim_recover();
         pthread_mutex_consistent(&sim->lock);
     }

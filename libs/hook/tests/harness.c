@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -91,6 +92,13 @@ void set_limits(const char *words) {
     char all[1024];
     snprintf(all, sizeof all, "card=%s %s", uuid, words);
     quietly("env -u LD_PRELOAD %s/tessera-limits %s %s", getenv("TEST_BUILD"), path, all);
+}
+
+int usage_is_there(void) {
+    char path[512];
+    struct stat found;
+    snprintf(path, sizeof path, "%s/usage", dir());
+    return !stat(path, &found) && found.st_size >= TESSERA_USAGE_SIZE;
 }
 
 const struct tessera_usage *usage(void) {

@@ -58,6 +58,7 @@ const char *dir(void);
 void uuid_of(int card, char text[64]);
 void set_limits(const char *words); /* for card 0, as in struct test */
 const struct tessera_usage *usage(void);
+int usage_is_there(void); /* whole: a process of the container has made it */
 uint64_t charged(void); /* of the first record */
 
 /* the machine's side */
