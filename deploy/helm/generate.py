@@ -156,7 +156,7 @@ def _names(known: DialectRegistry, name: str) -> Json:
     fixed = sorted(resources - set(options.values()))
     schedulers = list(known.readers[name].schedulers)
     return {
-        "optIn": name in known.opt_in, "options": options, "derived": derived, "fixed": fixed,
+        "optional": name in known.opt_in, "options": options, "derived": derived, "fixed": fixed,
         "schedulers": schedulers,
     }  # fmt: skip
 

@@ -27,7 +27,7 @@ have names of their own, resources and profiles of those that are off, and anyth
 
 {{/* Whether pods may use a dialect: `options` are its values, `has` what `files/dialects.yaml` has of it. */}}
 {{- define "tessera.is-on" -}}
-  {{- if and (ne (toString (get .options "enabled")) "false") (or .options (not .has.optIn)) -}}on{{- end -}}
+  {{- if and (ne (toString (get .options "enabled")) "false") (or .options (not .has.optional)) -}}on{{- end -}}
 {{- end -}}
 
 {{/*
