@@ -56,7 +56,7 @@ class NodeReservations:
         return len(self._by_pod)
 
     def put(self, held: NodeReservation, now: float) -> bool:
-        """Add the reservation that the pod bears; False when that changes nothing."""
+        """Add the reservation on the pod; False when that changes nothing."""
         if held.until <= now or (held.nominated and self._over.get(held.uid) == held.node):
             return self._drop(held.uid)
         known = self._by_pod.get(held.uid)
@@ -69,7 +69,7 @@ class NodeReservations:
         return True
 
     def drop(self, uid: str) -> bool:
-        """Remove the reservation of a pod that is bound or gone, or bears none any more; False when
+        """Remove the reservation of a pod that is bound or gone, or has none any more; False when
         none was known."""
         self._over.pop(uid, None)
         return self._drop(uid)

@@ -71,7 +71,7 @@ class DecodedPod:
 
     @property
     def grant(self) -> Grant | None:
-        """What a bound pod was granted; None where it bears no grant that counts."""
+        """What a bound pod was granted; None where it has no grant that counts."""
         return self._reader.grant(self.pod)
 
     @property
@@ -126,7 +126,7 @@ class PodSummaryReader(Generic[T]):
         return self._summary(DecodedPod(self, raw))
 
     def grant(self, pod: Pod) -> Grant | None:
-        """A bound pod's grant; None where it bears none that counts."""
+        """A bound pod's grant; None where it has none that counts."""
         row = self._fleet.rows.get(pod.spec.node_name)
         cards = () if row is None else self._fleet.facts[row]
         verifier: Verifier = self._keys.verifier
