@@ -150,6 +150,19 @@ def test_the_hooks_figure_is_that_of_the_moment_of_the_sample(tmp_path: Path) ->
     assert written(one) == (1000, 1750)
 
 
+def test_nothing_is_written_before_the_moment_of_a_sample_can_be_told(tmp_path: Path) -> None:
+    one, clock = a_container(tmp_path), Set()
+    corrections = LimitCorrections(Owned({10: "id-a"}), clock)
+    correct(corrections, one, read=busy(ANY_US - 500_000, {10: 0}))  # the hook has no figure yet
+    count(one, 1000)
+    correct(corrections, one, read=busy(ANY_US - 100_000, {10: 200}))
+    assert written(one) == (0, 0)
+    clock.now_ns += SECOND
+    count(one, 2000)
+    correct(corrections, one, read=busy(ANY_US + 500_000, {10: 700}))
+    assert written(one) == (700, 1500)
+
+
 def test_what_could_not_be_written_is_written_with_the_next(tmp_path: Path) -> None:
     one, corrections = a_container(tmp_path), LimitCorrections(Owned({10: "id-a"}), SystemClock())
     count(one, 77)
@@ -202,7 +215,8 @@ def test_a_hook_that_has_not_counted_is_corrected_once_it_has(tmp_path: Path, sp
         usage.with_name("aside").rename(usage)
     count(one, 77)
     correct(corrections, one, read=busy(7, {10: 130}))
-    assert written(one) == (130, 77)
+    correct(corrections, one, read=busy(8, {10: 170}))
+    assert written(one) == (170, 77)
 
 
 def test_a_driver_that_does_not_say_changes_nothing(tmp_path: Path) -> None:

@@ -251,7 +251,6 @@ def test_what_the_hook_counted_grows_evenly_between_two_looks(at_ns: int, raw_ns
 
 def test_what_began_again_is_what_it_is_now() -> None:
     assert counted_at(15, RawCounter(10, 900), RawCounter(20, 200)) == 200
-    assert counted_at(15, None, RawCounter(20, 200)) == 200
 
 
 @pytest.mark.parametrize(

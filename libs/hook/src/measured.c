@@ -23,7 +23,8 @@
 #define PART_OF_FINE 2
 #define LEAST_GAIN 16 /* permille */
 #define MOST_GAIN 8000
-#define CALM 4 /* the first gain is taken whole, the second by half, and from the fourth on a quarter of each */
+#define MEMORY (4 * TS_S) /* the gain is that of so much time, the older the less */
+#define AGENT_IS_AWAY (30 * TS_S)
 #define SLACK (200 * TS_MS) /* at the rate: how far bucket and replay may lie apart */
 #define MOST_ELAPSED (200 * TS_S)
 
@@ -46,25 +47,34 @@ static int enough(const struct tessera_card_usage *shared, uint64_t ours, uint64
     return age > WINDOW_AGE || ours >= (least > WINDOW_NS ? least : WINDOW_NS);
 }
 
-/* Half the way at a time, but for the first, which knows nothing: down to what sixteen processes and more make of event times. */
+/* What is remembered of a sum after `age`. */
+static uint64_t late(const uint64_t *at, uint64_t age) {
+    uint64_t sum = get(at);
+    return sum < ABSURD ? (uint64_t)((double)sum * MEMORY / (double)(MEMORY + age)) : 0;
+}
+
+/* Of sums, not of single windows: in a short one the two sides may lie a launch or a sample apart, and what
+ * is granted too much by such a gain lowers the next one. The first knows nothing and is taken whole: sixteen
+ * processes make event times sixteen times as long. */
 static void trim(struct tessera_card_usage *shared, const struct tessera_card_limit *entry) {
-    uint64_t from = get(&shared->gain_at_ns);
+    uint64_t from = get(&shared->gain_at_ns), age = entry->measured_at_ns - from;
     uint64_t measured = entry->measured_ns - shared->gain_measured_ns;
     uint64_t ours = entry->measured_usage_ns - shared->gain_usage_ns;
     int usable = from && ours <= ABSURD && measured <= ABSURD;
-    if (entry->measured_at_ns <= from || (usable && !enough(shared, ours, entry->measured_at_ns - from)) ||
+    if (entry->measured_at_ns <= from || (usable && !enough(shared, ours, age)) ||
         !take(&shared->gain_at_ns, from, entry->measured_at_ns))
         return;
     shared->gain_measured_ns = entry->measured_ns;
     shared->gain_usage_ns = entry->measured_usage_ns;
+    set(&shared->measured_seen_ns, ts_now());
     if (!usable || ours < WINDOW_NS)
         return;
     uint64_t longest = get(&shared->longest_ns);
     set(&shared->longest_ns, longest - longest / 4); /* it may have been the last of its kind */
-    uint64_t gain = measured * 1000 / ours, old = shared->gain_permille ? shared->gain_permille : 1000;
+    set(&shared->late_measured_ns, late(&shared->late_measured_ns, age) + measured);
+    set(&shared->late_usage_ns, late(&shared->late_usage_ns, age) + ours);
+    uint64_t gain = shared->late_measured_ns * 1000 / shared->late_usage_ns;
     gain = gain < LEAST_GAIN ? LEAST_GAIN : gain > MOST_GAIN ? MOST_GAIN : gain;
-    shared->gains += shared->gains < CALM;
-    gain = (old * (shared->gains - 1) + gain) / shared->gains;
     __atomic_store_n(&shared->gain_permille, (uint32_t)gain, __ATOMIC_RELAXED);
 }
 
@@ -126,6 +136,11 @@ static void replay(struct ts_card *card, const struct tessera_card_limit *entry)
     now = now > most ? most : now < -TS_MOST_DEBT_NS ? -TS_MOST_DEBT_NS : now;
     shared->replay_ns = now;
     ts_bucket_bound(shared, now - apart - running, now + apart);
+}
+
+int ts_measured_of_late(const struct ts_card *card) {
+    uint64_t seen = get(&card->shared->measured_seen_ns), now = ts_now();
+    return seen && (now < seen || now - seen < AGENT_IS_AWAY);
 }
 
 void ts_measured(struct ts_card *card, const struct tessera_card_limit *entry) {

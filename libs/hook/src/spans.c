@@ -8,6 +8,7 @@
 #include "lock.h"
 #include "log.h"
 #include "marks.h"
+#include "measured.h"
 #include "slots.h"
 #include "start.h"
 
@@ -62,7 +63,7 @@ static void settle(struct ts_context *context, const struct ts_span *span) {
     took = took > 0 ? took : 0;
     uint64_t want = (uint64_t)took;
     if (span->guess) {
-        int others = card->shared->gain_at_ns != 0;
+        int others = ts_measured_of_late(card);
         ts_guess_learn(span->guess, want, others);
         if (want > __atomic_load_n(&card->shared->longest_ns, __ATOMIC_RELAXED))
             __atomic_store_n(&card->shared->longest_ns, want, __ATOMIC_RELAXED);

@@ -83,9 +83,13 @@ struct tessera_card_usage {
             uint64_t replay_throttled_ns;
             /* and whose turn it is: the lease (lease.c) */
             uint32_t lease; /* slot + 1 of the process that may launch; a futex */
-            uint32_t gains; /* taken so far */
+            uint32_t reserved_lease;
             uint64_t lease_until_ns; /* of the hook's clock: from then on others may take it */
             uint64_t lease_clear_ns; /* from then on nothing of the process before is under way */
+            /* the gain: measured, and counted by the hook, of late (measured.c) */
+            uint64_t late_measured_ns;
+            uint64_t late_usage_ns;
+            uint64_t measured_seen_ns; /* of the hook's clock: when it took the agent's last measurement */
         };
     };
     /* bin[ms % TESSERA_BINS]: 12 bits of ms / TESSERA_BINS, 20 bits of nanoseconds charged */

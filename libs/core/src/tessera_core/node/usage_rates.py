@@ -261,14 +261,14 @@ class RawCounter(NamedTuple):
     raw_ns: int
 
 
-def counted_at(at_ns: int, before: RawCounter | None, now: RawCounter) -> int:
+def counted_at(at_ns: int, before: RawCounter, now: RawCounter) -> int:
     """What the figure was at a moment between two looks, had it grown evenly; outside of them that
     of the nearer, and that of the later where the figure started again.
 
     The driver's samples end some time before they are read: counting what came since would take
     busy time for time slices of others whenever the container has just begun to work.
     """
-    if before is None or before.raw_ns > now.raw_ns or at_ns >= now.at_ns:
+    if before.raw_ns > now.raw_ns or at_ns >= now.at_ns:
         return now.raw_ns
     if at_ns <= before.at_ns:
         return before.raw_ns

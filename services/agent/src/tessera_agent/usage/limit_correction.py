@@ -74,34 +74,40 @@ class LimitCorrections:
         self._counted = {part: at for part, at in self._counted.items() if part.key in watched}
         self._written = {part for part in self._written if part.key in watched}
         for card in read.cards:
-            for id_, busy_ns in self._fresh(card).items():
+            fresh = self._busy.since(card)
+            for id_, busy_ns in self._by_container(card, fresh or {}).items():
                 if id_ in by_id:
                     key, files = by_id[id_]
                     part = _Part(key, uuid_key(card.id))
                     self._owed[part] = self._owed.get(part, 0) + busy_ns
                     limit = _limit(files, part.card)
-                    if limit is not None and (everyone or is_limited(limit)):
+                    if limit is None:
+                        continue
+                    due = fresh is not None and (everyone or is_limited(limit))
+                    if due or part not in self._counted:
                         self._settle(part, files, limit, card.sampled_us)
 
-    def _fresh(self, card: CardReading) -> dict[str, int]:
-        """Container's id -> nanoseconds since the answer before, of those with a process there."""
+    def _by_container(self, card: CardReading, busy: Mapping[int, int]) -> dict[str, int]:
+        """Container's id -> nanoseconds, of those with a process there."""
         found: dict[str, int] = {}
-        for pid, busy_ns in (self._busy.since(card) or {}).items():
-            owner = self._whose[pid]
-            found[owner] = found.get(owner, 0) + busy_ns
+        for process in card.processes:
+            owner = self._whose[process.pid]
+            found[owner] = found.get(owner, 0) + busy.get(process.pid, 0)
         return found
 
     def _settle(
         self, part: _Part, files: ContainerFiles, limit: CardLimit, sampled_us: int
     ) -> None:
         """Write what is owed. The figure of an idle container is read all the same: it may begin to
-        work before the next answer."""
+        work before the next answer. At first it is only read: without a figure before it, what was
+        counted when the sample ended is unknown, and a first window that is wrong by a part of the
+        sample's age has the hook grant too little, then too much, for half a minute."""
         raw_ns = _raw_ns(files, part.card)
         if raw_ns is None:
             return  # the hook has no figure to compare with
         before, now = self._counted.get(part), RawCounter(self._clock.time_ns(), raw_ns)
         self._counted[part] = now
-        if not self._owed[part]:
+        if before is None or not self._owed[part]:
             return
         # It is unknown what the hook counted after the last measurement of an earlier agent.
         leap_ns = RESTART_NS if limit.measured_at_ns and part not in self._written else 0
