@@ -83,8 +83,14 @@ static SimState *map(int fd)
     return s;
 }
 
+/* Another thread of the parent may have been opening it. */
+static void in_child(void) { opening = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
+__attribute__((constructor)) static void tell_children(void) { pthread_atfork(NULL, NULL, in_child); }
+
 bool sim_open(void)
 {
+    if (__atomic_load_n(&sim, __ATOMIC_ACQUIRE))
+        return true;
     pthread_mutex_lock(&opening);
     if (!sim) {
         int fd = open(sim_state_path(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);

@@ -57,6 +57,10 @@ bypass: cases ## leave out one wrapper after another: some case must fail (half 
 .PHONY: soak
 soak: all sim $(B)/cases
 	SOAK=$${SOAK:-10000000} $(B)/cases $(abspath $(B)) random_operations
+# Children of threads that allocate and ask NVML: one that hangs is ended by its alarm, and the case fails.
+.PHONY: forks
+forks: all sim $(B)/cases
+	FORKS=$${FORKS:-100000} $(B)/cases $(abspath $(B)) vm_fork children_of
 test: unit symbols cases variants sanitize memcheck runtime released sim-test ## all tests; those on the real runtime libraries, and of the release, only after `make clients`
 
 # The released library is built to load from glibc 2.17 on. ZIG: a compiler that brings old stubs,

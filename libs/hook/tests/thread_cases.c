@@ -46,25 +46,68 @@ static void *until_told(void *unused) {
     return unused;
 }
 
-TEST(vm_fork_while_locks_are_held, "memory=1024", NULL) {
-    pthread_t t[3];
-    shared_context = begin();
-    for (int i = 0; i < 3; i++)
-        EQUAL(pthread_create(&t[i], NULL, until_told, NULL), 0);
-    for (int i = 0; i < 100; i++) {
+static void *monitor(void *unused) {
+    nvmlDevice_t device;
+    nvmlMemory_t memory;
+    (void)unused;
+    EQUAL(NVML(nvmlInit_v2)(), 0);
+    EQUAL(NVML(nvmlDeviceGetHandleByIndex_v2)(0, &device), 0);
+    while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
+        EQUAL(NVML(nvmlDeviceGetMemoryInfo)(device, &memory), 0);
+    return NULL;
+}
+
+/* One child after another, each asked by the caller's own function. FORKS says how many. */
+static void fork_often(void (*then)(void)) {
+    long forks = getenv("FORKS") ? atol(getenv("FORKS")) : 100;
+    for (long i = 0; i < forks; i++) {
         pid_t pid = fork();
-        if (pid == 0) { /* asks the hook, which must have let go of everything that the parent held */
-            size_t bytes = 0;
+        if (pid == 0) {
             alarm(60); /* only what hangs */
-            CU(cuDeviceTotalMem_v2)(&bytes, 0);
+            then();
             _exit(0);
         }
         EQUAL(wait_for(pid), 0);
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-    for (int i = 0; i < 3; i++)
+    fprintf(stderr, "    %ld forks\n", forks);
+}
+
+/* Asks the hook, which must have let go of everything that the parent's threads held. */
+static void ask(void) {
+    size_t bytes = 0;
+    nvmlDevice_t device;
+    nvmlMemory_t memory;
+    CU(cuDeviceTotalMem_v2)(&bytes, 0);
+    NVML(nvmlDeviceGetHandleByIndex_v2)(0, &device);
+    NVML(nvmlDeviceGetMemoryInfo)(device, &memory);
+}
+
+TEST(vm_fork_while_locks_are_held, "memory=1024", NULL) {
+    pthread_t t[4];
+    shared_context = begin();
+    for (int i = 0; i < 4; i++)
+        EQUAL(pthread_create(&t[i], NULL, i < 3 ? until_told : monitor, NULL), 0);
+    fork_often(ask);
+    for (int i = 0; i < 4; i++)
         pthread_join(t[i], NULL);
     EQUAL(charged(), 0);
+}
+
+static void begin_and_take(void) {
+    begin();
+    EQUAL(allocate(1, NULL), 0);
+}
+
+TEST(children_of_a_process_that_only_watches_begin, "memory=1024", NULL) {
+    pthread_t t[2];
+    for (int i = 0; i < 2; i++)
+        EQUAL(pthread_create(&t[i], NULL, monitor, NULL), 0);
+    fork_often(begin_and_take);
+    for (int i = 0; i < 2; i++)
+        pthread_join(t[i], NULL);
+    begin();
+    EQUAL(allocate(1024, NULL), 0); /* none of the dead holds any */
 }
 
 /* _Fork and clone call no handlers: the child must notice by itself that it holds nothing. */
@@ -83,17 +126,6 @@ TEST(a_child_that_no_handler_told_of_its_birth_starts_anew, "memory=1024", NULL)
     EQUAL(charged(), 100 * MIB);
     EQUAL(CU(cuMemFree_v2)(p), 0);
     EQUAL(charged(), 0);
-}
-
-static void *monitor(void *unused) {
-    nvmlDevice_t device;
-    nvmlMemory_t memory;
-    (void)unused;
-    EQUAL(NVML(nvmlInit_v2)(), 0);
-    EQUAL(NVML(nvmlDeviceGetHandleByIndex_v2)(0, &device), 0);
-    while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
-        EQUAL(NVML(nvmlDeviceGetMemoryInfo)(device, &memory), 0);
-    return NULL;
 }
 
 /* A thread of the parent watches the card, and is looking at the limits when another forks: the child,
