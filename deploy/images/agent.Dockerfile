@@ -23,6 +23,9 @@ COPY libs/schema/src libs/core/src libs/runtime/src libs/kubelet/src services/ag
 COPY --chmod=0755 deploy/images/install-hook /usr/local/bin/
 RUN python -m compileall -q /opt/tessera/lib
 ENV PATH=/opt/tessera/python/bin:$PATH PYTHONPATH=/opt/tessera/lib PYTHONUNBUFFERED=1
+# The commit, for tessera_build_info.
+ARG REVISION=
+ENV TESSERA_PROCESS_REVISION=$REVISION
 # The manifests say 0: the runtime's socket is root's.
 USER 65532:65532
 CMD ["python", "-m", "tessera_agent"]

@@ -12,5 +12,8 @@ COPY --from=packages /opt/tessera/python /opt/tessera/python
 COPY libs/schema/src libs/core/src libs/runtime/src services/rebalancer/src /opt/tessera/lib/
 RUN python -m compileall -q /opt/tessera/lib
 ENV PATH=/opt/tessera/python/bin:$PATH PYTHONPATH=/opt/tessera/lib PYTHONUNBUFFERED=1
+# The commit, for tessera_build_info.
+ARG REVISION=
+ENV TESSERA_PROCESS_REVISION=$REVISION
 USER 65532:65532
 CMD ["python", "-m", "tessera_rebalancer"]

@@ -13,5 +13,8 @@ COPY libs/schema/src libs/core/src libs/runtime/src services/scheduler/src /opt/
 COPY --chmod=0755 deploy/images/until-ready /usr/local/bin/
 RUN python -m compileall -q /opt/tessera/lib
 ENV PATH=/opt/tessera/python/bin:$PATH PYTHONPATH=/opt/tessera/lib PYTHONUNBUFFERED=1
+# The commit, for tessera_build_info.
+ARG REVISION=
+ENV TESSERA_PROCESS_REVISION=$REVISION
 USER 65532:65532
 CMD ["python", "-m", "tessera_scheduler"]

@@ -63,6 +63,7 @@ def test_use_and_limits_are_those_of_the_region(folder: Path, version: int) -> N
         cards=(
             CardUse(
                 card=UUID.decode(), memory_bytes=(1 << 30) + 5, memory_limit_bytes=4 << 30,
+                context_bytes=602, module_bytes=42, buffer_bytes=4,
                 cores_percent=23, cores_limit_percent=30, processes=2,
                 last_active=1_700_000_000 if version else 0, measured_by="hami-core",
             ),

@@ -27,7 +27,7 @@ def a_region(version: int) -> bytearray:
     for i, (pid, status, total, sm) in enumerate([(7, 1, 1 << 30, 20), (0, 0, 9, 9), (9, 1, 5, 3)]):
         at = 1848 + head + i * slot
         pack_into("<i", data, at, pid)
-        pack_into("<Q", data, at + 8 + 32, total)
+        pack_into("<5Q", data, at + 8, 300 + i, 20 + i, 1 + i, 0, total)
         pack_into("<Q", data, at + 8 + 16 * memory + 16 * 8 + 16, sm)
         pack_into("<i", data, at + 8 + 16 * memory + 16 * 8 + 16 * use, status)
     if version:
@@ -42,7 +42,8 @@ def test_the_living_are_summed_and_the_dead_are_not(version: int) -> None:
     assert region.cards == (
         RegionCard(
             uuid=UUID.decode(), limit_bytes=4 << 30, cores_limit_percent=30,
-            used_bytes=(1 << 30) + 5, cores_percent=23,
+            used_bytes=(1 << 30) + 5, context_bytes=602, module_bytes=42, buffer_bytes=4,
+            cores_percent=23,
         ),
     )  # fmt: skip
     assert region.pids == (7, 9)

@@ -90,8 +90,8 @@ async def place(scheduler: Service, made: Json) -> None:
     assert (await answer_of(scheduler, "bind", {**named, "Node": NODE}))["Error"] == ""
 
 
-async def metrics(service: Service) -> str:
-    url = f"{await service.url()}/metrics"
+async def metrics(service: Service, path: str = "/metrics") -> str:
+    url = f"{await service.url()}{path}"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         return await answer.text()
 
@@ -171,7 +171,7 @@ async def the_monitor_counts(admin: Client, quota: Service) -> None:
 
     async def listed() -> bool:
         rows = [
-            row for row in (await metrics(quota)).splitlines()
+            row for row in (await metrics(quota, "/hami/metrics")).splitlines()
             if row.startswith("hami_resource_quota_used{") and f'"{NAMES["memory"]}"' in row
         ]  # fmt: skip
         return [float(row.split()[-1]) for row in rows] == [MEMORY >> 20]

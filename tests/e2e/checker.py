@@ -186,7 +186,7 @@ class Checker:
             name, at = pod["metadata"]["name"], f"http://{pod['status'].get('podIP')}:8080"
             books = Counter(
                 (of["namespace"], of["pod"], of["device_uuid"], int(value))
-                for of, value in await scrape(f"{at}/hami/metrics", BOOKED)
+                for of, value in await scrape(f"{at}/hami/metrics?standby=true", BOOKED)
             )
             if books != granted:
                 wrong.append(f"{name}: only it has {books - granted}, has not {granted - books}")

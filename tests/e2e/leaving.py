@@ -103,5 +103,5 @@ async def _released(stage: Stage) -> bool:
         "pods", "-n", HOME, "-l", "app.kubernetes.io/name=tessera-scheduler"
     )
     (address,) = (pod["status"]["podIP"] for pod in listed["items"])
-    books = await scrape(f"http://{address}:8080/hami/metrics", BOOKED)
+    books = await scrape(f"http://{address}:8080/hami/metrics?standby=true", BOOKED)
     return not any(labels["pod"].startswith(MANY) for labels, _ in books)

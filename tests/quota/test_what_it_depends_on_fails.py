@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from tessera_core.hami_metrics.family import text
 from tessera_embedded.apiserver.faults import Answer, Cut, InjectedFault
+from tessera_quota.hami_metrics import families
 from tessera_schema.quotas import QuotaExceeded, QuotaRestored
 from tests.quota.cluster import Cluster, monitoring, until
 
@@ -125,6 +127,19 @@ async def test_watches_that_break_are_taken_up() -> None:
 async def test_what_is_granted_is_displayed_to_prometheus_too() -> None:
     cluster = Cluster()
     cluster.quota({"hard": {"cards": 4}})
+    cluster.bound("a", mib=4000)
+    async with monitoring(cluster) as quota:
+        await asyncio.sleep(30)
+        text = quota.metrics.text().decode()
+    for line in (
+        'tessera_quota_used_cards{namespace="default",quota="q"} 1.0',
+        'tessera_quota_phase{namespace="default",phase="Within",quota="q"} 1.0',
+    ):
+        assert line in text.splitlines()
+
+
+async def test_resource_quotas_are_reported_under_hamis_names() -> None:
+    cluster = Cluster()
     for name, most in (("r", "9000"), ("s", "12000")):
         cluster.make(
             "/api/v1/namespaces/default/resourcequotas",
@@ -133,16 +148,13 @@ async def test_what_is_granted_is_displayed_to_prometheus_too() -> None:
     cluster.bound("a", mib=4000)
     async with monitoring(cluster) as quota:
         await asyncio.sleep(30)
-        text = quota.metrics.text().decode()
-    for line in (
-        'tessera_quota_used_cards{namespace="default",quota="q"} 1.0',
-        'tessera_quota_phase{namespace="default",phase="Within",quota="q"} 1.0',
-        'hami_resource_quota_used{limit="9000",namespace="default",quota_name="nvidia.com/gpumem"}'
-        " 4000.0",
-        'hami_resource_quota_limit{namespace="default",quota_name="nvidia.com/gpumem"} 9000.0',
-    ):
-        assert line in text.splitlines()
-    assert text.count("hami_resource_quota_limit{") == 1
+        reported = families(quota.evaluator.objects, quota.ledger)
+    assert [line for line in text(reported) if not line.startswith("#")] == [
+        'hami_resource_quota_used{namespace="default",quota_name="nvidia.com/gpumem",'
+        'limit="9000",zone="vGPU"} 4000\n',
+        'hami_resource_quota_limit{namespace="default",quota_name="nvidia.com/gpumem",'
+        'zone="vGPU"} 9000\n',
+    ]
 
 
 async def test_without_the_schedulers_keys_nobody_is_let_go() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from asyncio import Event
+
 import pytest
 from aiohttp import ClientSession, web
 
-from tessera_core.explain.hami_metrics import families, text
+from tessera_core.hami_metrics.family import text
+from tessera_core.hami_metrics.ledger import families
 from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_runtime.http.server import HttpSettings, application, serving
-from tessera_scheduler.http.hami_metrics import routes
+from tessera_scheduler.http.hami_metrics import route
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import Grant, Share
 
@@ -55,7 +58,7 @@ def samples(ledger: Ledger) -> list[str]:
 def test_the_part_of_a_cards_memory_that_is_granted_is_reported(
     memory_mib: int, expected: list[str]
 ) -> None:
-    name = f'hami_node_gpu_memory_allocated_ratio{{{CARD},zone="vGPU"}} '
+    name = f"hami_node_gpu_memory_allocated_ratio{{{TYPED}}} "
     found = [line for line in samples(free(memory_mib)) if "_memory_allocated_ratio" in line]
     assert found == [name + value for value in expected]
 
@@ -71,7 +74,7 @@ def test_every_name_has_its_labels_and_unit() -> None:
         f'{{{with_cores},device_type="NVIDIA-A10",zone="vGPU"}} 1048576',
         "hami_node_gpu_overview"
         f'{{{with_cores},device_memory_limit="4",device_type="NVIDIA-A10",zone="vGPU"}} 1048576',
-        f'hami_node_gpu_memory_allocated_ratio{{{CARD},zone="vGPU"}} 0.25',
+        f"hami_node_gpu_memory_allocated_ratio{{{TYPED}}} 0.25",
         f"hami_vgpu_memory_allocated_bytes{{{POD}}} 1048576",
         f"hami_vgpu_core_allocated_ratio{{{POD}}} 25",
     ])  # fmt: skip
@@ -101,14 +104,22 @@ def test_odd_names_do_not_break_the_text() -> None:
 
 
 async def test_they_are_served_where_they_are_requested() -> None:
-    settings = HttpSettings(host="127.0.0.1", port=0)
+    settings, leads = HttpSettings(host="127.0.0.1", port=0), Event()
     app: web.Application = application(settings)
-    app.add_routes(routes(free()))
+    app.add_routes([route(free(), leads.is_set)])
     async with serving(app, settings) as served, ClientSession(served.url) as session:
+        async with session.get("/hami/metrics") as response:
+            of_a_standby = await response.text()
+        async with session.get("/hami/metrics?standby=true") as response:
+            all_of_a_standby = await response.text()
+        leads.set()
         async with session.get("/hami/metrics") as response:
             plain = await response.text()
         async with session.get("/hami/metrics?legacy=true") as response:
             legacy = await response.text()
-    assert f'hami_node_gpu_memory_allocated_ratio{{{CARD},zone="vGPU"}} 0.25\n' in plain
+    assert f"hami_node_gpu_memory_allocated_ratio{{{TYPED}}} 0.25\n" in plain
+    assert "hami_build_info{" in of_a_standby
+    assert "node=" not in of_a_standby
+    assert all_of_a_standby == plain
     assert "nodeGPUMemoryPercentage" not in plain
     assert "nodeGPUMemoryPercentage" in legacy

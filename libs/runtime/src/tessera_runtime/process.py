@@ -41,6 +41,8 @@ class ProcessSettings(Struct, frozen=True, kw_only=True):
 
     log_level: LogLevel = LogLevel.INFO
     """The least that is logged: debug, info, warning or error."""
+    revision: str = ""
+    """The commit that the program was built from, for `tessera_build_info`; images set it."""
     stop_s: Annotated[float, Meta(gt=0)] = 10.0
     """Seconds from SIGTERM until the process ends by force; Kubernetes does so after 30."""
     ports_file: Path | None = None

@@ -12,7 +12,7 @@
         ):
             await forever()
 
-    sys.exit(run_service(SERVICE, os.environ))
+    sys.exit(run_service(SERVICE, os.environ, sys.argv[1:]))
 
 Opened in this order: the Kubernetes client, the dialects, the bus, what the service itself opens,
 the server of health and metrics, the listing on NATS. Nothing depends on the listing.
@@ -20,9 +20,18 @@ the server of health and metrics, the listing on NATS. Nothing depends on the li
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, Generic, NoReturn, TypeVar
@@ -33,6 +42,7 @@ from msgspec import Struct
 
 from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime import dialect_config, process
+from tessera_runtime.build import add_build_info
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.client import NatsBus, open_bus
 from tessera_runtime.bus.micro_service import MicroService, open_micro
@@ -46,6 +56,7 @@ from tessera_runtime.kube.events import EventRecorder, open_events
 from tessera_runtime.metrics import MetricsRegistry
 from tessera_runtime.service_settings import ServiceSettings
 from tessera_schema.subjects import token
+from tessera_schema.version import VERSION
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -108,9 +119,11 @@ class ServiceShell:
 
     def __init__(
         self, bus: NatsBus, clock: Clock, http: HttpSettings, ports: PortReporter,
-        listing: MicroService,
+        listing: MicroService, revision: str,
     ) -> None:  # fmt: skip
+        """`revision` is the program's commit, empty where it is not known."""
         self.ports = ports
+        self._revision = revision
         self._bus = bus
         self._clock = clock
         self._http = http
@@ -137,6 +150,7 @@ class ServiceShell:
             return _encode(info())
 
         metrics.of_process()
+        add_build_info(metrics, self._listing.name, self._revision)
         app = server.application(self._http)
         app.add_routes(server.status_routes(ready=ready, metrics=metrics))
         app.add_routes(routes)
@@ -150,9 +164,16 @@ class ServiceShell:
             yield
 
 
-def run_service(service: Service[S], environ: Mapping[str, str]) -> int:
+def run_service(
+    service: Service[S], environ: Mapping[str, str], arguments: Sequence[str] = ()
+) -> int:
     """Run a service until the process is asked to end. Returns the exit status of
-    `tessera_runtime.process`; ends the process at once where the settings make no sense."""
+    `tessera_runtime.process`; ends the process at once where the settings make no sense, and
+    where `arguments` ask for `--version`."""
+    name = f"tessera-{service.name}"
+    parser = argparse.ArgumentParser(prog=name, description=service.description)
+    parser.add_argument("--version", action="version", version=f"{name} {VERSION}")
+    parser.parse_args(arguments)
     settings = process.settings_or_exit(service.settings, environ)
     return process.run(partial(serve, service), name=service.name, settings=settings)
 
@@ -171,7 +192,9 @@ async def serve(service: Service[S], settings: S) -> None:
                 name=full_name, instance=token(instance), description=service.description
             )
             ports = PortReporter(settings.process.ports_file)
-            shell = ServiceShell(bus, clock, settings.http, ports, listing)
+            shell = ServiceShell(
+                bus, clock, settings.http, ports, listing, settings.process.revision
+            )
             await service.serve(environment, shell)
 
 

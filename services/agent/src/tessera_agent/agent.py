@@ -126,6 +126,7 @@ class Agent:
             ProcOwners(settings.usage.proc_folder, self.holdings.roots),
             ProcMounts(settings.usage.proc_folder),
         )  # fmt: skip
+        self.figures = AgentMetrics(self.metrics, settings.node)
         self.occupied = OccupiedShares(self.holdings, self.pods, states)
         self.measurement = MeasurementLoop(
             UsageMeasurement(sampler, regions, self.holdings, self.devices, annotation, clock),
@@ -136,7 +137,7 @@ class Agent:
                 self.holdings, self.pods, self.files, hooked=vendor.hooked,
                 keep_s=settings.nri.keep_files_s,
             ),
-            AgentMetrics(self.metrics, settings.node),
+            self.figures,
             interval_s=settings.usage.interval_s,
         )  # fmt: skip
         self.corrections = CorrectionLoop(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +27,7 @@ from tessera_core.topology.tree import FreeCards, Leaf, grow
 from tessera_runtime.metrics import CONTENT_TYPE
 from tessera_schema.cards import MIB, Card
 from tessera_schema.messages.device_reports import CardHeld, CardUse, ContainerUse
+from tessera_schema.version import VERSION
 
 CLUSTER: Final = "clusterName"
 """Annotation by which platforms say whose pod it is."""
@@ -100,7 +100,7 @@ def routes(agent: Agent, settings: AgentSettings) -> list[web.RouteDef]:
         return _json(await asyncio.to_thread(usage, view(), owners))
 
     async def on_version(_: web.Request) -> web.Response:
-        return _json({"version": f"tessera {await asyncio.to_thread(_version)}"})
+        return _json({"version": f"tessera {VERSION}"})
 
     async def on_metric(_: web.Request) -> web.Response:
         body = await asyncio.to_thread(agent.metrics.text)
@@ -159,13 +159,6 @@ def _spec(holding: Holding) -> dict[str, float]:
         "gpu": sum(share.cores_percent for share in holding.shares) / _FULL,
         "mem": sum(share.memory_bytes for share in holding.shares) // MIB,
     }
-
-
-def _version() -> str:
-    try:
-        return metadata.version("tessera-agent")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _json(answer: object) -> web.Response:

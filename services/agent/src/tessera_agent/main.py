@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from tessera_agent import gpu_manager_http
+from tessera_agent import gpu_manager_http, hami_metrics
 from tessera_agent.service_info import info
 from tessera_agent.settings import AgentSettings
 from tessera_agent.startup import open_agent
@@ -22,7 +22,10 @@ async def serve(environment: ServiceEnvironment[AgentSettings], shell: ServiceSh
             ready=agent.problem,
             metrics=agent.metrics,
             info=partial(info, agent, settings),
-            routes=gpu_manager_http.routes(agent, settings),
+            routes=[
+                *gpu_manager_http.routes(agent, settings),
+                hami_metrics.route(agent.figures, environment.clock, settings.process.revision),
+            ],
             endpoint=f"{token(settings.node)}-{settings.vendor}",
         ),
     ):

@@ -16,7 +16,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
@@ -28,6 +27,7 @@ from tessera_cli.explain.command import explain_parser
 from tessera_cli.place.command import place_parser
 from tessera_cli.plan.command import plan_parser
 from tessera_cli.text import print_notice, printable
+from tessera_schema.version import VERSION
 
 BAD_INPUT: Final = 1
 PIPE_CLOSED: Final = 141
@@ -100,7 +100,7 @@ def _complain(error: Exception) -> int:
 def command_parser() -> argparse.ArgumentParser:
     """The parser of `tessera` with all its commands."""
     parser = _Parser(prog="tessera", description="Shares accelerators among pods.")
-    parser.add_argument("--version", action="version", version=f"tessera {version('tessera-cli')}")
+    parser.add_argument("--version", action="version", version=f"tessera {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     place_parser(commands, os.environ)
     _demo_parser(commands)

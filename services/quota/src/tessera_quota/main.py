@@ -6,6 +6,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Final
 
+from tessera_quota import hami_metrics
 from tessera_quota.monitor import open_quota
 from tessera_quota.service_info import info
 from tessera_quota.settings import QuotaSettings
@@ -20,6 +21,11 @@ async def serve(environment: ServiceEnvironment[QuotaSettings], shell: ServiceSh
             ready=quota.problem,
             metrics=quota.metrics,
             info=partial(info, quota, environment.settings.instance),
+            routes=[
+                hami_metrics.route(
+                    quota.evaluator.objects, quota.ledger, environment.settings.process.revision
+                )
+            ],
         ),
     ):
         await forever()

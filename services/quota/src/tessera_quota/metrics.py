@@ -1,7 +1,6 @@
 """The quota monitor's metrics: read when they are scraped, from the last evaluation.
 
-`hami_resource_quota_used` and `hami_resource_quota_limit` have HAMi's names and labels, so that its
-users' dashboards go on. Where several ResourceQuotas limit one resource, the lowest limit is shown.
+ResourceQuotas are under HAMi's names (`tessera_quota.hami_metrics`).
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.throttle import ThrottlePhase
 from tessera_quota.quota_objects import QuotaObjects
 from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, MetricsRegistry
-from tessera_schema.cards import MIB
-from tessera_schema.quotas import Limit, QuotaStatus
+from tessera_schema.quotas import QuotaStatus
 
 _LABELS = ("namespace", "quota")
 
@@ -37,7 +35,6 @@ class QuotaMetrics:
         """Every family, those without samples included."""
         yield from self._of_uses()
         yield from self._of_statuses()
-        yield from self._hami_families()
         for name, count in self._counts().items():
             family = CounterMetricFamily(self._full(name), name.replace("_", " ").capitalize())
             family.add_metric((), count)
@@ -74,32 +71,3 @@ class QuotaMetrics:
             granted.add_metric(labels, status.hours.granted)
             seen.add_metric(labels, status.hours.seen)
         yield from (phases, waits, idle, granted, seen)
-
-    def _hami_families(self) -> Iterable[Metric]:
-        used = GaugeMetricFamily(
-            "hami_resource_quota_used", "Used, in MiB or percent.",
-            labels=("namespace", "quota_name", "limit"),
-        )  # fmt: skip
-        limits = GaugeMetricFamily(
-            "hami_resource_quota_limit", "Allowed, in MiB or percent.",
-            labels=("namespace", "quota_name"),
-        )  # fmt: skip
-        lowest: dict[tuple[str, str], tuple[float, float]] = {}
-        for limit in (limit for each in self._objects.foreign.values() for limit in each):
-            use = self._ledger.allowance(limit.namespace).used(limit)
-            resource = limit.source.partition("(limits.")[2].rstrip(")")
-            have, most = _amount(limit, use.memory_bytes, use.cores_percent, use.cards)
-            before = lowest.get((limit.namespace, resource), (have, most))
-            lowest[limit.namespace, resource] = have, min(most, before[1])
-        for (namespace, resource), (have, most) in lowest.items():
-            used.add_metric((namespace, resource, f"{most:g}"), have)
-            limits.add_metric((namespace, resource), most)
-        yield from (used, limits)
-
-
-def _amount(limit: Limit, memory: int, cores: float, cards: int) -> tuple[float, float]:
-    if limit.memory_bytes is not None:
-        return memory // MIB, limit.memory_bytes // MIB
-    if limit.cores_percent is not None:
-        return cores, limit.cores_percent
-    return cards, limit.cards or 0

@@ -9,4 +9,4 @@ from tessera_rebalancer.main import SERVICE
 from tessera_runtime.service import run_service
 
 if __name__ == "__main__":
-    sys.exit(run_service(SERVICE, os.environ))
+    sys.exit(run_service(SERVICE, os.environ, sys.argv[1:]))

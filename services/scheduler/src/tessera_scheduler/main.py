@@ -66,7 +66,14 @@ async def serve(environment: ServiceEnvironment[SchedulerSettings], shell: Servi
             ledger = "" if scheduler.watches.warm else "the books are being read"
             return unknown() or ledger or (gate.problem() if gate is not None else "")
 
-        routes = [server.verdict_route("/warmz", warming), *hami_metrics.routes(scheduler.ledger)]
+        routes = [
+            server.verdict_route("/warmz", warming),
+            hami_metrics.route(
+                scheduler.ledger,
+                lambda: not scheduler.leadership.problem(),
+                settings.process.revision,
+            ),
+        ]
         explainer = Explainer(
             registry=registry, ledger=scheduler.ledger, decisions=scheduler.decisions, clock=clock,
             other_leader=lambda: scheduler.leadership.other_than(settings.instance),

@@ -69,6 +69,8 @@ class CardReading(Struct, frozen=True, kw_only=True):
     memory_used_bytes: int = 0
     busy_percent: float = -1
     """Below 0 = the driver did not say."""
+    memory_busy_percent: float = -1
+    """Of its memory controller; below 0 likewise."""
     processes: tuple[ProcessReading, ...] = ()
     sampled_us: int = 0
     """The driver's stamp of the last sample that `busy_ns` counts; 0 = none yet."""

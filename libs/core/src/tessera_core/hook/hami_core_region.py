@@ -8,6 +8,7 @@ the region.
 
 from __future__ import annotations
 
+from operator import add
 from struct import Struct as Layout
 from struct import unpack_from
 from typing import Final
@@ -37,6 +38,10 @@ class RegionCard(Struct, frozen=True, kw_only=True):
     """0 or 100 = none."""
     used_bytes: int
     """Sum over living processes."""
+    context_bytes: int
+    """Of these, contexts."""
+    module_bytes: int
+    buffer_bytes: int
     cores_percent: int
     """As HAMi-core's own watcher last saw it, at most 100."""
 
@@ -64,7 +69,7 @@ class _Shape(Struct, frozen=True, kw_only=True):
     slot: int
     """Bytes of a slot. It begins with pid and host pid; memory by card follows at 8."""
     memory: int
-    """Bytes of one card's memory record in a slot; its total is the fifth word."""
+    """Bytes of one card's memory record in a slot: contexts, modules, buffers, offset, total."""
     use: int
     """Bytes of one card's utilisation record in a slot; SM is the third word."""
     status_at: int
@@ -80,6 +85,8 @@ _V1: Final = _Shape(
     memory=64, use=48, status_at=1928, last_kernel_at=2_008_912,
 )  # fmt: skip
 _WORDS: Final = Layout(f"<{CARDS}Q")
+_KINDS: Final = 5
+_MEMORY_WORDS: Final = Layout(f"<{_KINDS}Q")
 
 
 def read_region(data: bytes) -> Region:
@@ -95,7 +102,7 @@ def read_region(data: bytes) -> Region:
         if major != shape.version:
             raise NotARegion(f"version {major}: this release reads 0 and 1")
     (count,) = unpack_from("<Q", data, shape.count_at)
-    used, busy, pids = _slots(data, shape)
+    memory, busy, pids = _slots(data, shape)
     limits = _WORDS.unpack_from(data, shape.limits_at)
     cores = _WORDS.unpack_from(data, shape.limits_at + _WORDS.size)
     last = unpack_from("<Q", data, shape.last_kernel_at)[0] if shape.last_kernel_at else 0
@@ -104,7 +111,9 @@ def read_region(data: bytes) -> Region:
         cards=tuple(
             RegionCard(
                 uuid=_uuid(data, shape, i), limit_bytes=min(limits[i], MOST_BYTES),
-                cores_limit_percent=min(cores[i], 100), used_bytes=min(used[i], MOST_BYTES),
+                cores_limit_percent=min(cores[i], 100),
+                context_bytes=memory[i][0], module_bytes=memory[i][1],
+                buffer_bytes=memory[i][2], used_bytes=memory[i][4],
                 cores_percent=min(busy[i], 100),
             )
             for i in range(min(count, CARDS))
@@ -114,13 +123,13 @@ def read_region(data: bytes) -> Region:
     )  # fmt: skip
 
 
-def _slots(data: bytes, shape: _Shape) -> tuple[list[int], list[int], tuple[int, ...]]:
-    """Memory and utilisation by card, over the processes that live, and their pids.
+def _slots(data: bytes, shape: _Shape) -> tuple[list[list[int]], list[int], tuple[int, ...]]:
+    """Words of memory and utilisation by card, over the processes that live, and their pids.
 
     HAMi-core leaves the figures of a process that has ended in its slot, and moves slots: a slot
     counts while it has a pid and a status.
     """
-    used, busy, pids = [0] * CARDS, [0] * CARDS, []
+    memory, busy, pids = [[0] * _KINDS for _ in range(CARDS)], [0] * CARDS, []
     uses_at = 8 + CARDS * shape.memory + CARDS * 8
     for start in range(shape.slots_at, shape.slots_at + SLOTS * shape.slot, shape.slot):
         (pid,) = unpack_from("<i", data, start)
@@ -129,9 +138,10 @@ def _slots(data: bytes, shape: _Shape) -> tuple[list[int], list[int], tuple[int,
             continue
         pids.append(pid)
         for card in range(CARDS):
-            used[card] += unpack_from("<Q", data, start + 8 + card * shape.memory + 32)[0]
+            words = _MEMORY_WORDS.unpack_from(data, start + 8 + card * shape.memory)
+            memory[card] = [min(sum_, MOST_BYTES) for sum_ in map(add, memory[card], words)]
             busy[card] += unpack_from("<Q", data, start + uses_at + card * shape.use + 16)[0]
-    return used, busy, tuple(pids)
+    return memory, busy, tuple(pids)
 
 
 def _uuid(data: bytes, shape: _Shape, card: int) -> str:

@@ -28,6 +28,8 @@ ALIVE_AT: Final = 1 << 40
 KINDS: Final = (
     "device", "array", "virtual", "pool", "managed", "graph", "context", "other",
 )  # fmt: skip
+CONTEXT: Final = "context"
+"""The kind of what nobody allocates: contexts and modules, where they are charged."""
 
 CARD_AT: Final = 4096
 SLOT_AT: Final = 142_336

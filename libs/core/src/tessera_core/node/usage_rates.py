@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from tessera_core.hook.limits_file import CardLimit, HookLimits, Mode
 from tessera_core.hook.records import uuid_key
 from tessera_core.hook.usage_file import (
+    CONTEXT,
     SLOTS,
     CardRecord,
     Gap,
@@ -25,7 +26,7 @@ from tessera_core.hook.usage_file import (
     Unbuilt,
     UsageFile,
 )
-from tessera_schema.messages.device_reports import CardUse, ContainerUse
+from tessera_schema.messages.device_reports import DRIVER, CardUse, ContainerUse
 
 _SECOND: Final = 1_000_000_000
 _FULL: Final = 1000
@@ -121,13 +122,15 @@ def _card_use(
             return known
         return replace(
             known, memory_bytes=driven.memory_bytes, cores_percent=_busy(before, after, driven),
-            processes=driven.processes, measured_by="driver",
+            processes=driven.processes, measured_by=DRIVER,
         )  # fmt: skip
     slots = _living(after, record)
     moments = [record.last_launch_ns, *(slot.last_active_ns for slot in slots)]
     return replace(
         known,
         memory_bytes=sum(_charge(slot) for slot in slots),
+        context_bytes=sum(_context(slot) + slot.overhead_bytes for slot in slots),
+        buffer_bytes=sum(_charge(slot) - _context(slot) for slot in slots),
         processes=len({slot.pid for slot in slots}),
         last_active=max(moments) / _SECOND,
         **_rates(before, after, record),
@@ -233,6 +236,10 @@ def _built(look: UsageSample) -> tuple[int, int]:
 
 def _charge(slot: SlotUse) -> int:
     return sum(slot.bytes.values())
+
+
+def _context(slot: SlotUse) -> int:
+    return slot.bytes.get(CONTEXT, 0)
 
 
 def is_limited(limit: CardLimit) -> bool:

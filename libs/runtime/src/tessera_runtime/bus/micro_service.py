@@ -24,6 +24,7 @@ from tessera_runtime.bus.nats_link import NatsLink
 from tessera_runtime.bus.request_queue import REQUESTS_MOST_BYTES, Delivery, Inbox
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import BusAway, TesseraError
+from tessera_schema.version import VERSION
 
 log = logs.named("tessera.bus")
 Handler = Callable[[bytes], Awaitable[bytes]]
@@ -40,7 +41,7 @@ class MicroService(Struct, frozen=True, kw_only=True):
     """`tessera-<service>`."""
     instance: str
     """Which of its processes."""
-    version: str = "0.1.0"
+    version: str = VERSION
     """Semantic version."""
     description: str = ""
 

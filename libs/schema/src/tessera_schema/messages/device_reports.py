@@ -6,12 +6,17 @@ files.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 from msgspec import Struct
 
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 from tessera_schema.json_codec import decoder
+
+DRIVER: Final = "driver"
+"""`CardUse.measured_by` where no hook measures."""
 
 
 class Occupied(Struct, frozen=True, kw_only=True):
@@ -56,6 +61,13 @@ class CardUse(Struct, frozen=True, kw_only=True):
     memory_bytes: int = 0
     memory_limit_bytes: int = 0
     """0 = none in force."""
+    context_bytes: int = 0
+    """Contexts, with modules where both are measured together; they are part of `memory_bytes` only
+    where they are charged."""
+    module_bytes: int = 0
+    """Modules, where they are measured by themselves."""
+    buffer_bytes: int = 0
+    """What the processes allocated."""
     cores_percent: float = 0
     """GPU time over the interval, percent of the card."""
     cores_limit_percent: float = 0
@@ -93,6 +105,8 @@ class CardLoad(Struct, frozen=True, kw_only=True):
     card: str
     memory_used_bytes: int = 0
     cores_percent: float = 0
+    memory_busy_percent: float = -1
+    """Time in which its memory was read or written; below 0 = the driver did not say."""
     healthy: bool = True
 
 

@@ -109,7 +109,8 @@ class NvmlSession:
         rates = self._query(number, nvml.nvmlDeviceGetUtilizationRates)
         return facts.reading(
             memory_bytes=int(memory.total), memory_used_bytes=int(memory.used),
-            busy_percent=float(rates.gpu) if rates else -1, faults=faults,
+            busy_percent=float(rates.gpu) if rates else -1,
+            memory_busy_percent=float(rates.memory) if rates else -1, faults=faults,
             standing=self._standing(number), processes=self._processes(number),
             mode=self._mode(number), sampled_us=self._sampled_us.get(number, 0),
         )  # fmt: skip

@@ -208,6 +208,9 @@ def _card_use(part: RegionCard, card: Card, region: Region, now_s: float) -> Car
     limited = 0 < part.cores_limit_percent < _FULL
     return CardUse(
         card=card.id, memory_bytes=min(part.used_bytes, card.memory_bytes),
+        context_bytes=min(part.context_bytes, card.memory_bytes),
+        module_bytes=min(part.module_bytes, card.memory_bytes),
+        buffer_bytes=min(part.buffer_bytes, card.memory_bytes),
         memory_limit_bytes=part.limit_bytes, cores_percent=part.cores_percent,
         cores_limit_percent=part.cores_limit_percent if limited else 0,
         processes=len(region.pids), last_active=min(region.last_kernel, now_s),

@@ -178,7 +178,9 @@ class Sampler:
             cards=tuple(
                 CardLoad(
                     card=card.id, memory_used_bytes=card.memory_used_bytes,
-                    cores_percent=max(card.busy_percent, 0), healthy=healthy.get(card.id, False),
+                    cores_percent=max(card.busy_percent, 0),
+                    memory_busy_percent=card.memory_busy_percent,
+                    healthy=healthy.get(card.id, False),
                 )
                 for card in read.cards
             ),

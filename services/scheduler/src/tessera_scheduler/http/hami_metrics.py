@@ -1,33 +1,39 @@
-"""`/hami/metrics`: the ledger under HAMi's names, for dashboards that know them.
+"""The ledger under HAMi's names: what its scheduler exports, and what its web interface makes of
+the register of its device plugin.
 
-It has a line for each card and share several times over, so it is not part of `/metrics`: it is
-written in a thread, from a copy of the ledger, when it is scraped. `?legacy=true` adds the names of
-HAMi's older releases.
-"""
+Only the replica that leads prints it, unless all are asked to: sums over cards would count those of
+each replica."""
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable, Iterable
 
 from aiohttp import web
 
-from tessera_core.explain.hami_metrics import families, text
+from tessera_core.hami_metrics import ledger as ledger_families
+from tessera_core.hami_metrics.family import Family
+from tessera_core.hami_metrics.web_interface import allocation_families
 from tessera_core.ledger.ledger import Ledger
-from tessera_runtime.metrics import CONTENT_TYPE
+from tessera_runtime.build import hami_build_info
+from tessera_runtime.http import hami_metrics
+from tessera_runtime.http.hami_metrics import HamiScrape
 
 
-def routes(ledger: Ledger) -> list[web.RouteDef]:
-    """The routes for the server of health and metrics."""
+def route(ledger: Ledger, leads: Callable[[], bool], revision: str = "") -> web.RouteDef:
+    """The route for the server of health and metrics."""
 
-    async def scrape(request: web.Request) -> web.Response:
+    def read(wanted: HamiScrape) -> Callable[[], Iterable[Family]]:
+        if not (leads() or wanted.standby):
+            return lambda: [hami_build_info(revision)]
         fleet = ledger.fleet.snapshot()
         grants = [entry.grant for entry in ledger.entries()]
-        legacy = request.query.get("legacy", "") in ("1", "true")
 
-        def written() -> bytes:
-            return "".join(text(families(fleet, grants, legacy=legacy))).encode()
+        def families() -> Iterable[Family]:
+            yield from ledger_families.families(fleet, grants, legacy=wanted.legacy)
+            if wanted.web:
+                yield from allocation_families(fleet, grants)
+            yield hami_build_info(revision)
 
-        body = await asyncio.to_thread(written)
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+        return families
 
-    return [web.get("/hami/metrics", scrape)]
+    return hami_metrics.route(read)

@@ -3,24 +3,22 @@
 Memory is in bytes. Cores are percent of a card despite the names, and `device_cores` are what the
 card has; `hami_node_gpu_memory_allocated_ratio` is 0 to 1 and left out for a card of unknown
 memory. The older names, which HAMi writes on demand, mean the same with other labels. All cards
-are reported, of whatever vendor, and everybody's use of them.
+are reported, of whatever vendor, and everybody's use of them. Instances of MIG have no metric
+here: cards in that mode take no pods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from math import ceil
 from typing import Final
 
-from msgspec import Struct
-
 from tessera_core.fleet.cores import percent
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.hami_metrics.family import Family, older
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant
 
-ZONE: Final = "vGPU"
-"""A label of every sample."""
 _CARD: Final = ("node", "device_uuid", "device_index")
 _POD: Final = ("namespace", "node", "pod", "container_index", "device_uuid")
 _LEGACY: Final = {
@@ -39,31 +37,18 @@ _LEGACY_LABELS: Final = {
     "device_type": "devicetype", "device_cores": "devicecores",
     "device_memory_limit": "devicememorylimit",
 }  # fmt: skip
-_LEGACY_POD: Final = ("podnamespace", "nodename", "podname", "containeridx", "deviceuuid")
-
-
-class Family(Struct, frozen=True):
-    """One metric."""
-
-    name: str
-    labels: tuple[str, ...]
-    samples: list[tuple[tuple[str, ...], float]]
+_LEGACY_POD: Final = {
+    "namespace": "podnamespace", "node": "nodename", "pod": "podname",
+    "container_index": "containeridx", "device_uuid": "deviceuuid",
+}  # fmt: skip
+_NOT_YET: Final = {"hami_node_gpu_memory_allocated_ratio": "device_type"}
+"""Labels that the older name does not have."""
 
 
 def families(fleet: Fleet, grants: Iterable[Grant], *, legacy: bool = False) -> list[Family]:
     """All of it. The fleet must not change meanwhile: give a snapshot."""
     families = [*_of_cards(fleet), *_of_pods(fleet, grants)]
     return [*families, *map(_older, families)] if legacy else families
-
-
-def text(families: Iterable[Family]) -> Iterator[str]:
-    """As Prometheus reads it, line by line."""
-    for family in families:
-        yield f"# TYPE {family.name} gauge\n"
-        for values, number in family.samples:
-            pairs = zip(family.labels, values, strict=True)
-            labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs)
-            yield f'{family.name}{{{labels},zone="{ZONE}"}} {number:.12g}\n'
 
 
 def _of_cards(fleet: Fleet) -> list[Family]:
@@ -78,7 +63,7 @@ def _of_cards(fleet: Fleet) -> list[Family]:
         (*_CARD, "device_cores", "device_memory_limit", "device_type"),
         [],
     )
-    ratio = Family("hami_node_gpu_memory_allocated_ratio", _CARD, [])
+    ratio = Family("hami_node_gpu_memory_allocated_ratio", typed, [])
     held = fleet.cards
     for node, row in fleet.rows.items():
         for column, card in enumerate(fleet.facts[row]):
@@ -93,7 +78,7 @@ def _of_cards(fleet: Fleet) -> list[Family]:
             used.samples.append(((*base, has, card.model), memory))
             overview.samples.append(((*base, has, str(card.memory_mib), card.model), memory))
             if card.memory_bytes:
-                ratio.samples.append((base, memory / card.memory_bytes))
+                ratio.samples.append(((*base, card.model), memory / card.memory_bytes))
     return [limit, cores, sharers, cores_used, used, overview, ratio]
 
 
@@ -115,11 +100,7 @@ def _part(card: Card, cores: float) -> float:
 
 
 def _older(family: Family) -> Family:
-    labels: Sequence[str] = _LEGACY_POD
-    if family.labels is not _POD:
-        labels = [_LEGACY_LABELS[label] for label in family.labels]
-    return Family(_LEGACY[family.name], tuple(labels), family.samples)
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    labels = _LEGACY_POD if family.labels is _POD else _LEGACY_LABELS
+    missing = _NOT_YET.get(family.name)
+    kept = {label: name for label, name in labels.items() if label != missing}
+    return older(family, _LEGACY[family.name], kept)
