@@ -6,6 +6,7 @@
 #include "memory.h"
 #include "points.h"
 #include "pools.h"
+#include "relaxed.h"
 #include "start.h"
 
 #define TRIALS 20 /* milliseconds that a refused allocation waits for its memory to come back */
@@ -25,7 +26,7 @@ static int is_node(CUstream stream, struct ts_card *card, size_t bytes, CUresult
     if (!ts_capturing(stream))
         return 0;
     ts_pools_graph_memory(card);
-    *refusal = card && card->limit_bytes && bytes > card->limit_bytes ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    *refusal = card && ts_get(card->limit_bytes) && bytes > ts_get(card->limit_bytes) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
     if (*refusal != CUDA_SUCCESS)
         ts_charge_denied(card, bytes);
     return 1;

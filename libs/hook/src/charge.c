@@ -5,6 +5,7 @@
 #include "limits.h"
 #include "log.h"
 #include "points.h"
+#include "relaxed.h"
 #include "slots.h"
 #include "usage_map.h"
 
@@ -77,7 +78,7 @@ static int try_charge(struct ts_card *card, enum tessera_kind kind, uint64_t byt
 }
 
 int ts_charge(struct ts_card *card, enum tessera_kind kind, uint64_t bytes) {
-    if (!card->granted || ((ts_limits_flags() & TESSERA_CLOSED) && !ts_usage_shared()))
+    if (!ts_get(card->granted) || ((ts_limits_flags() & TESSERA_CLOSED) && !ts_usage_shared()))
         return 0;
     if (try_charge(card, kind, bytes, 0))
         return 1;
@@ -117,7 +118,7 @@ void ts_charge_denied(struct ts_card *card, uint64_t bytes) {
     __atomic_add_fetch(&card->shared->denials, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&card->mine->denials, 1, __ATOMIC_RELAXED);
     ts_log(TS_LOG_NOTE, "%s: %llu bytes refused, %llu of %llu are in use", card->uuid, (unsigned long long)bytes,
-           (unsigned long long)ts_charged(card), (unsigned long long)card->limit_bytes);
+           (unsigned long long)ts_charged(card), (unsigned long long)ts_get(card->limit_bytes));
 }
 
 uint64_t ts_charged(const struct ts_card *card) {
@@ -127,7 +128,7 @@ uint64_t ts_charged(const struct ts_card *card) {
 uint64_t ts_charge_room(const struct ts_card *card) {
     uint64_t limit = __atomic_load_n(&card->limit_bytes, __ATOMIC_RELAXED);
     uint64_t held = ts_charged(card);
-    if (!card->granted)
+    if (!ts_get(card->granted))
         return 0;
     if (!limit)
         return UINT64_MAX;

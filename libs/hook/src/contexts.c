@@ -6,6 +6,7 @@
 #include "memory.h"
 #include "limits.h"
 #include "overhead.h"
+#include "relaxed.h"
 #include "slots.h"
 #include "spans.h"
 #include "start.h"
@@ -25,7 +26,7 @@ static uint64_t free_on(CUdevice device) {
     struct ts_card *card = ts_card_by_device(device);
     if (real.cuCtxGetDevice && real.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device)
         return ts_overhead_free();
-    return card && (card->flags & TESSERA_CARD_CHARGE_OVERHEAD) ? ts_overhead_free_by_nvml(card->uuid) : 0;
+    return card && (ts_get(card->flags) & TESSERA_CARD_CHARGE_OVERHEAD) ? ts_overhead_free_by_nvml(card->uuid) : 0;
 }
 
 /* From here on the process is visible: it holds a context on that card. */

@@ -10,6 +10,7 @@
 #include "memory.h"
 #include "points.h"
 #include "pools.h"
+#include "relaxed.h"
 #include "start.h"
 
 #define LIVE 4096 /* allocations of one graph that are followed to their free; more count for ever */
@@ -189,7 +190,7 @@ static int refuse(const CUDA_MEM_ALLOC_NODE_PARAMS *params) {
     if (!card)
         return 0;
     ts_tick();
-    if (!card->granted || (card->limit_bytes && params->bytesize > card->limit_bytes)) {
+    if (!ts_get(card->granted) || (ts_get(card->limit_bytes) && params->bytesize > ts_get(card->limit_bytes))) {
         ts_charge_denied(card, params->bytesize);
         return 1;
     }

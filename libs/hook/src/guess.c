@@ -1,4 +1,5 @@
 #include "guess.h"
+#include "relaxed.h"
 
 #include <string.h>
 
@@ -33,8 +34,11 @@ static uint32_t home_of(uint64_t key) {
 }
 
 static struct ts_guess *begin(struct ts_guess *guess, uint64_t key) {
-    guess->samples = guess->since = guess->inflight = guess->slow = 0;
-    guess->mean_ns = 0;
+    ts_set(guess->samples, 0);
+    ts_set(guess->since, 0);
+    ts_set(guess->inflight, 0);
+    ts_set(guess->slow, 0);
+    ts_set(guess->mean_ns, 0);
     __atomic_store_n(&guess->key, key, __ATOMIC_RELEASE);
     return guess;
 }
@@ -54,31 +58,32 @@ struct ts_guess *ts_guess_of(uint64_t key) {
 }
 
 int ts_guess_wants(struct ts_guess *guess) {
-    uint64_t mean = guess->mean_ns;
-    uint32_t since = guess->since + 1;
-    guess->since = since;
-    return guess->samples < FIRST || mean >= TS_LONG_NS || since >= SAMPLE_EVERY || since * mean >= SAMPLE_NS;
+    uint64_t mean = ts_get(guess->mean_ns);
+    uint32_t since = ts_get(guess->since) + 1;
+    ts_set(guess->since, since);
+    return ts_get(guess->samples) < FIRST || mean >= TS_LONG_NS || since >= SAMPLE_EVERY || since * mean >= SAMPLE_NS;
 }
 
 /* Where others take turns with this, what a short launch took is its own time and now and then theirs: the
  * short ones tell, unless there are none any more. */
 static int64_t step_among_others(struct ts_guess *guess, int64_t mean, int64_t ns) {
-    guess->slow = ns > mean + mean / 4 ? guess->slow + 1 : 0;
+    uint32_t slow = ns > mean + mean / 4 ? ts_get(guess->slow) + 1 : 0;
+    ts_set(guess->slow, slow);
     if (ns <= mean)
         return (ns - mean) / 2;
-    if (guess->slow > STREAK)
+    if (slow > STREAK)
         return (ns - mean) / STEADY;
     return (ns - mean < mean ? ns - mean : mean) / SLOWLY;
 }
 
 void ts_guess_learn(struct ts_guess *guess, uint64_t ns, int others) {
-    uint32_t samples = guess->samples;
+    uint32_t samples = ts_get(guess->samples);
     int64_t weight = samples < 8 ? (int64_t)samples + 1 : 8;
-    int64_t mean = (int64_t)guess->mean_ns, step = ((int64_t)ns - mean) / weight;
+    int64_t mean = (int64_t)ts_get(guess->mean_ns), step = ((int64_t)ns - mean) / weight;
     if (others && samples >= FIRST && mean < TS_LONG_NS)
         step = step_among_others(guess, mean, (int64_t)ns);
-    else if (others && samples >= (uint32_t)STEADY && ns > guess->mean_ns * STEP)
-        step = (int64_t)(guess->mean_ns * (STEP - 1)) / weight;
+    else if (others && samples >= (uint32_t)STEADY && ns > (uint64_t)mean * STEP)
+        step = mean * (int64_t)(STEP - 1) / weight;
     mean += step;
     __atomic_store_n(&guess->mean_ns, (uint64_t)(mean > 0 ? mean : 0), __ATOMIC_RELAXED);
     if (samples < UINT32_MAX)
@@ -95,8 +100,8 @@ void ts_guess_landed(struct ts_guess *guess) {
 void ts_guess_forget(uint64_t key) {
     for (uint32_t i = 0; i < PROBES; i++) {
         struct ts_guess *guess = &table[(home_of(key) + i) & (ENTRIES - 1)];
-        if (guess->key == key)
-            guess->samples = 0;
+        if (ts_get(guess->key) == key)
+            ts_set(guess->samples, 0);
     }
 }
 

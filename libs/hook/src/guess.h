@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "relaxed.h"
+
 struct ts_guess {
     uint64_t key;
     uint64_t mean_ns;
@@ -31,8 +33,11 @@ void ts_guess_forget(uint64_t key);
 void ts_guess_reset(void);
 
 static inline uint64_t ts_guess_ns(const struct ts_guess *guess) {
-    return __atomic_load_n(&guess->samples, __ATOMIC_RELAXED) ? __atomic_load_n(&guess->mean_ns, __ATOMIC_RELAXED)
-                                                             : TS_UNKNOWN_NS;
+    return ts_get(guess->samples) ? ts_get(guess->mean_ns) : TS_UNKNOWN_NS;
+}
+
+static inline int ts_guess_is_new(const struct ts_guess *guess) {
+    return !ts_get(guess->samples) && !ts_get(guess->inflight);
 }
 
 #endif

@@ -9,6 +9,7 @@
 #include "memory.h"
 #include "overhead.h"
 #include "pools.h"
+#include "relaxed.h"
 #include "slots.h"
 #include "start.h"
 
@@ -80,7 +81,7 @@ static void await_first(struct ts_guess *guess) {
     uint64_t since = ts_now(), step = FIRST_LOOK;
     uint32_t gone = __atomic_load_n(&guess->inflight, __ATOMIC_RELAXED);
     uint64_t most = LAST_LOOK << (gone < 1 ? 0 : gone > 7 ? 6 : gone - 1);
-    while (!guess->samples && guess->inflight && ts_now() - since < most) {
+    while (!ts_get(guess->samples) && ts_get(guess->inflight) && ts_now() - since < most) {
         ts_sleep(step);
         ts_spans_poll();
         step = smaller(step * 2, 2 * TS_MS);
@@ -126,10 +127,10 @@ void ts_launch_begin(struct ts_launch *launch, uint64_t key, CUstream stream) {
     if (ts_unlikely(ts_limits_flags() & (TESSERA_SUSPEND | TESSERA_HOLD_LAUNCHES)))
         wait_while_held();
     if (rate_of(card) < 1000) {
-        if (ts_unlikely(!guess->samples && guess->inflight))
+        if (ts_unlikely(!ts_get(guess->samples) && ts_get(guess->inflight)))
             await_first(guess);
         launch->predicted = ts_guess_ns(guess);
-        uint32_t gain = card->shared->gain_permille;
+        uint32_t gain = ts_get(card->shared->gain_permille);
         int64_t own = (int64_t)(gain == 1000 || !gain ? launch->predicted : launch->predicted * gain / 1000);
         ts_lease(card, own);
         if (ts_unlikely(ts_bucket_debit(card->shared, own) + own < 0))
@@ -144,10 +145,10 @@ void ts_launch_begin(struct ts_launch *launch, uint64_t key, CUstream stream) {
     launch->line = line;
     launch->guess = guess;
     launch->stream = stream;
-    line->launches++; /* threads may miss one of each other's; time they do not */
+    ts_set(line->launches, ts_get(line->launches) + 1); /* threads may miss one of each other's; time they do not */
     __atomic_add_fetch(&line->total_ns, launch->predicted, __ATOMIC_RELAXED);
     if (ts_unlikely(ts_guess_wants(guess) || due)) {
-        if ((card->flags & TESSERA_CARD_CHARGE_OVERHEAD) && !guess->samples && !guess->inflight)
+        if ((ts_get(card->flags) & TESSERA_CARD_CHARGE_OVERHEAD) && ts_guess_is_new(guess))
             launch->free_before = ts_overhead_free(); /* it may load its code now */
         ts_line_flush(card, line);
         ts_probe_begin(&launch->probe, card, stream, line, launch->predicted);

@@ -6,6 +6,7 @@
 #include "clock.h"
 #include "lock.h"
 #include "real.h"
+#include "relaxed.h"
 #include "slots.h"
 #include "spans.h"
 #include "start.h"
@@ -32,10 +33,10 @@ void ts_lease_look(struct ts_card *card) {
     const struct tessera_usage *usage = ts_usage();
     uint32_t brothers = 0, rate = __atomic_load_n(&card->rate_permille, __ATOMIC_RELAXED);
     uint64_t now = ts_passing();
-    card->lease_below_ns = ts_bucket_cap(rate) / SHORT_OF;
-    if (now - card->looked < LOOK_NS && card->slot >= 0 && rate < 1000)
+    ts_set(card->lease_below_ns, ts_bucket_cap(rate) / SHORT_OF);
+    if (now - ts_get(card->looked) < LOOK_NS && card->slot >= 0 && rate < 1000)
         return;
-    card->looked = card->slot >= 0 && rate < 1000 ? now : 0;
+    ts_set(card->looked, card->slot >= 0 && rate < 1000 ? now : 0);
     for (uint32_t i = 0; rate < 1000 && card->slot >= 0 && i < ts_slots_high(); i++)
         brothers += (int32_t)i != card->slot && usage->slot[i].card == card->index &&
                     __atomic_load_n(&usage->slot[i].state, __ATOMIC_RELAXED) == TESSERA_SLOT_LIVE;
@@ -120,7 +121,7 @@ static uint32_t holder(const struct ts_card *card) {
 
 static void wait_for_turn(struct ts_card *card) {
     struct tessera_card_usage *shared = card->shared;
-    while (card->brothers && ts_lease_is_short(card) &&
+    while (ts_get(card->brothers) && ts_lease_is_short(card) &&
            (!ts_lease_is_ours(card) || __atomic_load_n(&card->mine->turn_ns, __ATOMIC_RELAXED) >= TS_TURN_NS)) {
         uint32_t word = holder(card);
         uint64_t now = ts_now(), until = __atomic_load_n(&shared->lease_until_ns, __ATOMIC_RELAXED);
@@ -132,7 +133,7 @@ static void wait_for_turn(struct ts_card *card) {
         ts_clock_wait(&shared->lease, word, until - now < AWAY_NS ? until - now : AWAY_NS, late);
         ts_spans_poll();
         ts_tick();
-        ts_bucket_fill(shared, card->rate_permille, ts_now());
+        ts_bucket_fill(shared, ts_get(card->rate_permille), ts_now());
     }
 }
 
@@ -158,6 +159,6 @@ void ts_lease_wait(struct ts_card *card) {
 }
 
 void ts_lease_keep(struct ts_card *card, uint64_t wall_ns) {
-    if (card->brothers && ts_lease_is_ours(card))
+    if (ts_get(card->brothers) && ts_lease_is_ours(card))
         __atomic_store_n(&card->shared->lease_until_ns, ts_now() + wall_ns + AWAY_NS, __ATOMIC_RELAXED);
 }

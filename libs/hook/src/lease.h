@@ -5,6 +5,7 @@
 #define TESSERA_SRC_LEASE_H
 
 #include "cards.h"
+#include "relaxed.h"
 
 #define TS_TURN_NS 4000000ll /* of GPU time */
 
@@ -13,7 +14,7 @@ void ts_lease_wait(struct ts_card *card);
 void ts_lease_keep(struct ts_card *card, uint64_t wall_ns); /* its holder waits for GPU time */
 
 static inline int ts_lease_is_short(const struct ts_card *card) {
-    return __atomic_load_n(&card->shared->tokens_ns, __ATOMIC_RELAXED) < card->lease_below_ns;
+    return __atomic_load_n(&card->shared->tokens_ns, __ATOMIC_RELAXED) < ts_get(card->lease_below_ns);
 }
 
 static inline int ts_lease_is_ours(const struct ts_card *card) {
@@ -22,7 +23,7 @@ static inline int ts_lease_is_ours(const struct ts_card *card) {
 
 /* Before a launch that debits `own`. */
 static inline void ts_lease(struct ts_card *card, int64_t own) {
-    if (__builtin_expect(!card->brothers, 1) || card->slot < 0)
+    if (__builtin_expect(!ts_get(card->brothers), 1) || card->slot < 0)
         return;
     int ours = ts_lease_is_ours(card) && __atomic_load_n(&card->mine->turn_ns, __ATOMIC_RELAXED) < TS_TURN_NS;
     if (!ours && ts_lease_is_short(card))

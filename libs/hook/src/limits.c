@@ -15,6 +15,7 @@
 #include "measured.h"
 #include "mount.h"
 #include "points.h"
+#include "relaxed.h"
 #include "slots.h"
 
 #define PATIENCE 100 /* times 10 ms at a process's start, for a file that is there and not whole */
@@ -123,6 +124,7 @@ static void close_or_open(int valid) {
  * again since, with the same stamp: it is looked at again. */
 #define SETTLED (20 * TS_MS)
 static struct stat seen;
+static ts_lock looking; /* over seen: who finds it taken goes on with what it has */
 
 static int is_unchanged(int *settled) {
     struct stat now;
@@ -252,7 +254,7 @@ static int is_elastic(void) {
 void ts_limits_refresh(void) {
     struct tessera_limits fresh;
     int settled;
-    if (source == TS_NO_LIMITS)
+    if (ts_get(source) == TS_NO_LIMITS || !ts_try_lock(&looking))
         return;
     int read = is_unchanged(&settled) ? 2 : read_now(&fresh);
     ts_lock_take(&guard);
@@ -260,7 +262,7 @@ void ts_limits_refresh(void) {
         seen.st_ino = 0;
     if (read == 1) {
         current = fresh;
-        source = TS_LIMITS_FILE;
+        ts_set(source, TS_LIMITS_FILE);
         ts_log_level = fresh.log_level;
     }
     if (read == 1 || (mounted && read == 0))
@@ -270,11 +272,12 @@ void ts_limits_refresh(void) {
     if (due)
         applied = ts_passing();
     ts_lock_give(&guard);
+    ts_lock_give(&looking);
     for (uint32_t i = 0; due && i < TESSERA_CARDS; i++)
         if (ts_cards[i].shared)
             ts_limits_apply(&ts_cards[i]);
 }
 
 void ts_limits_reset(void) {
-    guard.word = 0;
+    guard.word = looking.word = 0;
 }

@@ -4,6 +4,7 @@
 #include "memory.h"
 #include "pools.h"
 #include "points.h"
+#include "relaxed.h"
 #include "start.h"
 
 #define PITCH 512u /* rows are aligned to this until the driver says how far apart they lie */
@@ -15,8 +16,8 @@ static struct ts_holding pointer(struct ts_card *card, enum tessera_kind kind, C
 
 /* Oversubscription: what would not lie on the card within resident_bytes becomes managed. */
 static enum tessera_kind kind_for(struct ts_card *card, uint64_t bytes) {
-    uint64_t resident = card->resident_bytes;
-    int over = (card->flags & TESSERA_CARD_OVERSUBSCRIBE) && resident && ts_charged(card) + bytes > resident;
+    uint64_t resident = ts_get(card->resident_bytes);
+    int over = (ts_get(card->flags) & TESSERA_CARD_OVERSUBSCRIBE) && resident && ts_charged(card) + bytes > resident;
     return over && real.cuMemAllocManaged ? TESSERA_MANAGED : TESSERA_DEVICE;
 }
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "relaxed.h"
 #include "spans.h"
 #include "start.h"
 
@@ -48,7 +49,7 @@ void ts_line_flush(struct ts_card *card, struct ts_line *line) {
     uint64_t launches = __atomic_exchange_n(&line->launches, 0, __ATOMIC_RELAXED);
     uint64_t total = __atomic_load_n(&line->total_ns, __ATOMIC_RELAXED);
     uint64_t ns = total - __atomic_exchange_n(&line->flushed_ns, total, __ATOMIC_RELAXED); /* below 0 if another was faster */
-    uint64_t now = ts_real_of(ts_ticked);
+    uint64_t now = ts_real_of(ts_get(ts_ticked));
     if (!launches && !ns)
         return;
     __atomic_add_fetch(&card->shared->launches, launches, __ATOMIC_RELAXED);

@@ -7,6 +7,7 @@
 
 #include "bucket.h"
 #include "clock.h"
+#include "relaxed.h"
 #include "slots.h"
 #include "spans.h"
 #include "usage_map.h"
@@ -28,14 +29,6 @@
 #define SLACK (200 * TS_MS) /* at the rate: how far bucket and replay may lie apart */
 #define MOST_ELAPSED (200 * TS_S)
 
-static uint64_t get(const uint64_t *at) {
-    return __atomic_load_n(at, __ATOMIC_RELAXED);
-}
-
-static void set(uint64_t *at, uint64_t value) {
-    __atomic_store_n(at, value, __ATOMIC_RELAXED);
-}
-
 /* One process only, and one thread of it, deals with a measurement. */
 static int take(uint64_t *at, uint64_t from, uint64_t measured_at) {
     return __atomic_compare_exchange_n(at, &from, measured_at, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
@@ -43,13 +36,13 @@ static int take(uint64_t *at, uint64_t from, uint64_t measured_at) {
 
 /* Is there enough between two measurements to tell a share from? */
 static int enough(const struct tessera_card_usage *shared, uint64_t ours, uint64_t age) {
-    uint64_t longest = get(&shared->longest_ns), least = WINDOW_LAUNCHES * (longest < LONGEST ? longest : LONGEST);
+    uint64_t longest = ts_get(shared->longest_ns), least = WINDOW_LAUNCHES * (longest < LONGEST ? longest : LONGEST);
     return age > WINDOW_AGE || ours >= (least > WINDOW_NS ? least : WINDOW_NS);
 }
 
 /* What is remembered of a sum after `age`. */
 static uint64_t late(const uint64_t *at, uint64_t age) {
-    uint64_t sum = get(at);
+    uint64_t sum = ts_get(*at);
     return sum < ABSURD ? (uint64_t)((double)sum * MEMORY / (double)(MEMORY + age)) : 0;
 }
 
@@ -57,7 +50,7 @@ static uint64_t late(const uint64_t *at, uint64_t age) {
  * is granted too much by such a gain lowers the next one. The first knows nothing and is taken whole: sixteen
  * processes make event times sixteen times as long. */
 static void trim(struct tessera_card_usage *shared, const struct tessera_card_limit *entry) {
-    uint64_t from = get(&shared->gain_at_ns), age = entry->measured_at_ns - from;
+    uint64_t from = ts_get(shared->gain_at_ns), age = entry->measured_at_ns - from;
     uint64_t measured = entry->measured_ns - shared->gain_measured_ns;
     uint64_t ours = entry->measured_usage_ns - shared->gain_usage_ns;
     int usable = from && ours <= ABSURD && measured <= ABSURD;
@@ -66,13 +59,13 @@ static void trim(struct tessera_card_usage *shared, const struct tessera_card_li
         return;
     shared->gain_measured_ns = entry->measured_ns;
     shared->gain_usage_ns = entry->measured_usage_ns;
-    set(&shared->measured_seen_ns, ts_now());
+    ts_set(shared->measured_seen_ns, ts_now());
     if (!usable || ours < WINDOW_NS)
         return;
-    uint64_t longest = get(&shared->longest_ns);
-    set(&shared->longest_ns, longest - longest / 4); /* it may have been the last of its kind */
-    set(&shared->late_measured_ns, late(&shared->late_measured_ns, age) + measured);
-    set(&shared->late_usage_ns, late(&shared->late_usage_ns, age) + ours);
+    uint64_t longest = ts_get(shared->longest_ns);
+    ts_set(shared->longest_ns, longest - longest / 4); /* it may have been the last of its kind */
+    ts_set(shared->late_measured_ns, late(&shared->late_measured_ns, age) + measured);
+    ts_set(shared->late_usage_ns, late(&shared->late_usage_ns, age) + ours);
     uint64_t gain = shared->late_measured_ns * 1000 / shared->late_usage_ns;
     gain = gain < LEAST_GAIN ? LEAST_GAIN : gain > MOST_GAIN ? MOST_GAIN : gain;
     __atomic_store_n(&shared->gain_permille, (uint32_t)gain, __ATOMIC_RELAXED);
@@ -81,17 +74,17 @@ static void trim(struct tessera_card_usage *shared, const struct tessera_card_li
 /* Debited by the time of the measurement: what has been counted since then is taken off again. */
 static void balance(struct ts_card *card, const struct tessera_card_limit *entry) {
     struct tessera_card_usage *shared = card->shared;
-    uint64_t from = get(&shared->balance_at_ns), since = get(&shared->raw_ns) - entry->measured_usage_ns;
+    uint64_t from = ts_get(shared->balance_at_ns), since = ts_get(shared->raw_ns) - entry->measured_usage_ns;
     if (entry->measured_at_ns <= from || !take(&shared->balance_at_ns, from, entry->measured_at_ns))
         return;
-    uint64_t debited = get(&shared->gpu_ns) - ts_gained(card, since < ABSURD ? since : 0);
+    uint64_t debited = ts_get(shared->gpu_ns) - ts_gained(card, since < ABSURD ? since : 0);
     int64_t owed = (int64_t)(entry->measured_ns - shared->balance_measured_ns) - (int64_t)(debited - shared->balance_gpu_ns);
     if (!from || since >= ABSURD || owed > APART || owed < -APART) {
         shared->balance_measured_ns = entry->measured_ns;
         shared->balance_gpu_ns = debited;
         return;
     }
-    int64_t part = owed / (get(&shared->longest_ns) > COARSE ? PART_OF_COARSE : PART_OF_FINE);
+    int64_t part = owed / (ts_get(shared->longest_ns) > COARSE ? PART_OF_COARSE : PART_OF_FINE);
     uint32_t rate = __atomic_load_n(&card->rate_permille, __ATOMIC_RELAXED);
     int64_t room = ts_bucket_room(shared, rate); /* what would overflow is given back another time */
     if (rate < 1000 && part < -room)
@@ -119,10 +112,10 @@ static int64_t under_way(const struct ts_card *card) {
 static void replay(struct ts_card *card, const struct tessera_card_limit *entry) {
     struct tessera_card_usage *shared = card->shared;
     uint32_t rate = __atomic_load_n(&card->rate_permille, __ATOMIC_RELAXED);
-    uint64_t from = get(&shared->replay_at_ns), elapsed = entry->measured_at_ns - from;
+    uint64_t from = ts_get(shared->replay_at_ns), elapsed = entry->measured_at_ns - from;
     if (entry->measured_at_ns <= from || !take(&shared->replay_at_ns, from, entry->measured_at_ns))
         return;
-    uint64_t measured = entry->measured_ns - shared->replay_measured_ns, throttled = get(&shared->throttled_ns);
+    uint64_t measured = entry->measured_ns - shared->replay_measured_ns, throttled = ts_get(shared->throttled_ns);
     int waited = throttled != shared->replay_throttled_ns;
     shared->replay_measured_ns = entry->measured_ns;
     shared->replay_throttled_ns = throttled;
@@ -139,7 +132,7 @@ static void replay(struct ts_card *card, const struct tessera_card_limit *entry)
 }
 
 int ts_measured_of_late(const struct ts_card *card) {
-    uint64_t seen = get(&card->shared->measured_seen_ns), now = ts_now();
+    uint64_t seen = ts_get(card->shared->measured_seen_ns), now = ts_now();
     return seen && (now < seen || now - seen < AGENT_IS_AWAY);
 }
 

@@ -5,6 +5,7 @@
 #include "limits.h"
 #include "log.h"
 #include "pools.h"
+#include "relaxed.h"
 #include "start.h"
 
 #define PAGE (UINT64_C(2) << 20)
@@ -29,7 +30,7 @@ uint64_t ts_memory_context(void) {
 }
 
 static void stamp(struct ts_card *card) {
-    __atomic_store_n(&card->mine->last_active_ns, ts_real_of(ts_ticked), __ATOMIC_RELAXED);
+    __atomic_store_n(&card->mine->last_active_ns, ts_real_of(ts_get(ts_ticked)), __ATOMIC_RELAXED);
 }
 
 static void wait_while_suspended(void) {

@@ -5,6 +5,7 @@
 #include "charge.h"
 #include "ledger.h"
 #include "memory.h"
+#include "relaxed.h"
 #include "start.h"
 
 #define MOST (UINT64_C(4) << 30) /* more than this was somebody else's */
@@ -15,7 +16,7 @@ void ts_overhead_add(struct ts_card *card, enum ts_thing thing, const void *hand
         return;
     struct ts_holding holding = {.key = (uint64_t)(uintptr_t)handle, .bytes = before - after, .owner = owner,
                                  .thing = (uint8_t)thing, .kind = TESSERA_CONTEXT, .card = (uint8_t)card->index,
-                                 .charged = (card->flags & TESSERA_CARD_CHARGE_OVERHEAD) != 0};
+                                 .charged = (ts_get(card->flags) & TESSERA_CARD_CHARGE_OVERHEAD) != 0};
     if (holding.charged)
         ts_charge_anyway(card, TESSERA_CONTEXT, holding.bytes);
     else

@@ -5,6 +5,7 @@
 #include "charge.h"
 #include "limits.h"
 #include "overhead.h"
+#include "relaxed.h"
 #include "start.h"
 #include "view.h"
 
@@ -41,7 +42,7 @@ struct shown {
 /* What neighbours hold of the card is missing from what is free. 0: shown as it is. */
 static int show(nvmlDevice_t device, uint64_t total, uint64_t unused, struct shown *shown) {
     struct ts_card *card = ts_nvml_card(device);
-    if (!card || (card->granted && !card->limit_bytes))
+    if (!card || (ts_get(card->granted) && !ts_get(card->limit_bytes)))
         return 0;
     uint64_t charged = ts_charged(card);
     shown->total = ts_view_total(card, total);

@@ -9,6 +9,7 @@
 #include "log.h"
 #include "marks.h"
 #include "measured.h"
+#include "relaxed.h"
 #include "slots.h"
 #include "start.h"
 
@@ -76,7 +77,7 @@ static void settle(struct ts_context *context, const struct ts_span *span) {
     uint64_t taken = host > took ? ts_bins_take(card->shared->bin, (uint64_t)(host - took), (uint64_t)host, want) : want;
     int64_t more = (int64_t)taken - (int64_t)span->predicted;
     ts_account(card, more);
-    if (card->rate_permille < 1000) {
+    if (ts_get(card->rate_permille) < 1000) {
         int64_t gained = (int64_t)ts_gained(card, (uint64_t)(more < 0 ? -more : more));
         ts_bucket_debit(card->shared, more < 0 ? -gained : gained);
     }
@@ -181,7 +182,7 @@ void ts_probe_end(struct ts_probe *probe, struct ts_card *card, CUstream stream,
     ts_lock_take(&guard);
     struct ts_mark *after = result == CUDA_SUCCESS && context->handle ? ts_mark_record(context, stream) : NULL;
     if (after) {
-        guess->since = 0;
+        ts_set(guess->since, 0);
         after->references++; /* the line's own */
         enqueue(context, (struct ts_span){.from = probe->before, .to = after, .guess = guess, .predicted = predicted});
         ts_mark_release(line->open);

@@ -12,6 +12,7 @@
 #include "log.h"
 #include "mount.h"
 #include "pools.h"
+#include "relaxed.h"
 #include "route.h"
 #include "slots.h"
 #include "spans.h"
@@ -122,11 +123,11 @@ void ts_tick_now(void) {
     uint64_t now = ts_coarse();
     __atomic_store_n(&ts_ticked, now, __ATOMIC_RELAXED);
     ts_limits_refresh();
-    if (now - checked >= CHECK_NS) {
-        checked = now;
+    if (now - ts_get(checked) >= CHECK_NS) {
+        ts_set(checked, now);
         check_others();
     }
-    if (ts_state_cuda == 2)
+    if (__atomic_load_n(&ts_state_cuda, __ATOMIC_ACQUIRE) == 2)
         ts_pools_settle();
 }
 

@@ -2,6 +2,7 @@
  * than the card really has. */
 #include "charge.h"
 #include "pools.h"
+#include "relaxed.h"
 #include "start.h"
 #include "view.h"
 
@@ -11,7 +12,7 @@ static uint64_t least(uint64_t a, uint64_t b) {
 
 uint64_t ts_view_total(const struct ts_card *card, uint64_t total) {
     uint64_t limit = __atomic_load_n(&card->limit_bytes, __ATOMIC_RELAXED);
-    if (!card->granted)
+    if (!ts_get(card->granted))
         return 0;
     return limit ? least(total, limit) : total;
 }

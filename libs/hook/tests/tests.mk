@@ -41,7 +41,16 @@ BEFORE_ASAN := route real
 $(B)/asan/libtessera.so: $(LIB) $(OBJ) src/dlsym.S src/tessera.map $(HEADERS)
 	@mkdir -p $(@D)
 	$(CC) -O1 -g -fno-lto $(ASAN) $(LIBFLAGS) $(LDLIB) -nostartfiles $(filter-out $(BEFORE_ASAN:%=src/%.c),$(LIB)) $(BEFORE_ASAN:%=$(B)/obj/%.o) src/dlsym.S -o $@ -ldl
-.PHONY: variants sanitize
+# gcc's, which sees the threads of one process; what processes share is for the other cases.
+LIBTSAN = $(shell $(CC) -print-file-name=libtsan.so)
+$(B)/tsan/libtessera.so: $(LIB) $(OBJ) src/dlsym.S src/tessera.map $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) -O1 -g -fno-lto -fsanitize=thread $(LIBFLAGS) $(LDLIB:-Wl,--no-undefined=) -nostartfiles $(filter-out $(BEFORE_ASAN:%=src/%.c),$(LIB)) $(BEFORE_ASAN:%=$(B)/obj/%.o) src/dlsym.S -o $@ -ldl
+.PHONY: variants sanitize tsan
+tsan: all sim $(B)/cases $(STUBS) $(B)/tsan/libtessera.so ## cases with threads under TSan; TSAN_CASES= runs all
+	TSAN_OPTIONS=report_signal_unsafe=0 TEST_FIRST=$(LIBTSAN) TEST_HOOK=tsan/libtessera.so $(B)/cases $(abspath $(B)) $(TSAN_CASES)
+# (It cannot follow forks of threads, nor a robust mutex whose holder was killed.)
+TSAN_CASES = thread many_threads random_operations
 variants: all sim $(B)/cases $(STUBS) $(B)/o0/libtessera.so
 	TEST_HOOK=o0/libtessera.so $(B)/cases $(abspath $(B)) rtld dlsym procaddress
 sanitize: all sim $(B)/cases $(STUBS) $(B)/points/libtessera.so $(B)/asan/libtessera.so ## all cases under ASan and UBSan
@@ -61,7 +70,7 @@ soak: all sim $(B)/cases
 .PHONY: forks
 forks: all sim $(B)/cases
 	FORKS=$${FORKS:-100000} $(B)/cases $(abspath $(B)) vm_fork children_of
-test: unit symbols cases variants sanitize memcheck runtime released sim-test ## all tests; those on the real runtime libraries, and of the release, only after `make clients`
+test: unit symbols cases variants sanitize tsan memcheck runtime released sim-test ## all tests; those on the real runtime libraries, and of the release, only after `make clients`
 
 # The released library is built to load from glibc 2.17 on. ZIG: a compiler that brings old stubs,
 # such as "python3 -m ziglang cc" from PyPI's ziglang.
