@@ -1,5 +1,5 @@
 /* An NVML whose cards fail as a file says, read anew at every call: words such as
- *   cards=2 xid=79@1 lost=1@0 dead=1@0 mig=1 recovery=1@0 rows=1@0 nvlink=2 switch=4 mismatch=1 hang=1
+ *   cards=2 xid=79@1 lost=1@0 dead=1@0 mig=1 recovery=1@0 rows=1@0 nvlink=2 switch=4 unified=1@0 mismatch=1 hang=1
  * It lacks many functions, as old drivers do. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ int nvmlDeviceGetCount_v2(unsigned *n) { *n = word("cards", -1); return alive();
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, Device *d) { *d = handle + i; return word("dead", (int)i) ? LOST : alive(); }
 int nvmlDeviceGetUUID(Device d, char *to, unsigned n) { snprintf(to, n, "GPU-%d", card_of(d)); return alive(); }
 int nvmlDeviceGetName(Device d, char *to, unsigned n) { (void)d; snprintf(to, n, "NVIDIA Test"); return alive(); }
-int nvmlDeviceGetMemoryInfo(Device d, Memory *m) { *m = (Memory){16ull << 30, 15ull << 30, 1ull << 30}; return lost(d); }
+int nvmlDeviceGetMemoryInfo(Device d, Memory *m) { *m = (Memory){16ull << 30, 15ull << 30, 1ull << 30}; return word("unified", card_of(d)) ? NOT_SUPPORTED : lost(d); }
 int nvmlDeviceGetPciInfo_v3(Device d, Pci *p) { memset(p, 0, sizeof *p); p->bus = (unsigned)card_of(d) + 1; return alive(); }
 int nvmlDeviceGetTopologyCommonAncestor(Device a, Device b, int *level) { (void)a; (void)b; *level = 40; return OK; }
 int nvmlDeviceGetMigMode(Device d, unsigned *now, unsigned *next) { *now = *next = word("mig", card_of(d)); return OK; }

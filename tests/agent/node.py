@@ -3,21 +3,26 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from tessera_agent.containers.holdings import ContainerRegistry
+from tessera_agent.devices import node_settings
 from tessera_agent.devices.cards import CardHealthTracker
 from tessera_agent.devices.cards_publisher import CardsPublisher
 from tessera_agent.devices.competing_plugins import CompetingPlugins
 from tessera_agent.devices.monitor import DeviceMonitor
 from tessera_agent.devices.node_annotation import CardsAnnotationWriter
+from tessera_agent.devices.node_settings import NodeCardSettings
 from tessera_agent.devices.settings import HealthSettings, InventorySettings
 from tessera_agent.readers import CardReader, DriverSilent
 from tessera_agent.settings import AgentSettings
 from tessera_core.dialect_kit.monitoring import MonitoringSpec
 from tessera_core.dialect_kit.readings import CardReading, Readings
+from tessera_core.registry.registry import load
 from tessera_core.vendors import nvidia
 from tessera_runtime.kube.api import Body, Verb
 from tessera_runtime.kube.events import ObjectRef
@@ -29,11 +34,13 @@ from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store
 
 NODE = "worker-1"
+REGISTRY = load()
 PATH = f"/api/v1/nodes/{NODE}"
 KEY = "cards.tessera.dev/nvidia"
 MONITORING = replace(nvidia.MONITORING, competing_plugins=())
 SETTINGS = AgentSettings(
-    node=NODE, vendor="nvidia", health=HealthSettings(patience_s=15, recover_polls=3),
+    node=NODE, vendor="nvidia", folder="/proc/none",
+    health=HealthSettings(patience_s=15, recover_polls=3),
     inventory=InventorySettings(write_s=10, verify_s=60, publish_s=30, slots=10),
 )  # fmt: skip
 
@@ -120,6 +127,10 @@ class Agent:
         """Warnings."""
         self.good: list[str] = []
         """Events of type Normal."""
+        self.holdings = ContainerRegistry()
+        self.settings = NodeCardSettings(
+            REGISTRY, settings.node_settings, care.vendor, Path(settings.folder), self.holdings
+        )
         self.inventory = CardsAnnotationWriter(kube, settings.inventory, NODE, care.vendor)
         publisher = CardsPublisher(
             care, NODE, self.inventory, self, self, again_s=settings.inventory.publish_s
@@ -129,6 +140,7 @@ class Agent:
             CardHealthTracker(care, settings.health, settings.inventory.slots),
             CompetingPlugins(care.competing_plugins, settings.inventory),
             publisher,
+            self.settings,
             versions=settings.reader,
             poll_s=settings.health.poll_s,
             correct_s=settings.usage.correct_s,
@@ -153,10 +165,14 @@ async def running(
 ) -> AsyncGenerator[Agent]:
     """An agent that polls and publishes until the block ends."""
     agent = Agent(kube, reader, care, settings)
+    await agent.settings.load()
+    watched = node_settings.watcher(kube, agent.settings, settings.node_settings, settings.kube)
     async with asyncio.TaskGroup() as group:
-        tasks = [
+        tasks: list[asyncio.Task[Any]] = [
             group.create_task(agent.inventory.keep(), name="inventory"),
             group.create_task(agent.devices.watch(), name="devices"),
+            group.create_task(watched.run(), name="settings of cards"),
+            group.create_task(agent.settings.keep(), name="settings of cards on disk"),
         ]
         yield agent
         for task in tasks:

@@ -235,3 +235,10 @@ def test_no_library_is_an_answer_too(tmp_path: Path) -> None:
     with polling(tmp_path / "nowhere.so", {}) as poller:
         why = poller.poll()["why"]
     assert why.endswith("No such file or directory: name the driver's library")
+
+
+def test_a_card_that_shares_its_hosts_memory_is_read_without_a_size(failing: Failing) -> None:
+    failing.say("cards=2 unified=1@1")
+    with polling(failing.library, failing.environ) as poller:
+        cards = poller.poll()["cards"]
+    assert [card["memory_bytes"] >> 30 for card in cards] == [16, 0]

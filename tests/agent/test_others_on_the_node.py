@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tessera_agent.devices.competing_plugins import competing_plugins_on
 from tessera_core.vendors.nvidia import MONITORING
+from tessera_schema.kube import Node
 from tests.agent.node import SETTINGS, Agent, Script, a_card, a_cluster
 
 
@@ -58,6 +59,8 @@ async def test_cards_are_closed_to_new_pods_unless_set_otherwise(
         SETTINGS.inventory, kubelet_folder=str(tmp_path), leave_to_others=leave
     )  # fmt: skip
     agent = Agent(kube, Script(a_card()), MONITORING, replace(SETTINGS, inventory=inventory))
+    agent.settings.on_list([], 0, 0)
+    agent.settings.resolve(Node(), 0)
     with listening(tmp_path / "device-plugins/nvidia-gpu.sock"):
         await agent.devices.poll()
     assert [c.cordoned for c in agent.states[-1].cards] == [leave]

@@ -139,8 +139,9 @@ def test_published_cards_are_written_so() -> None:
     card = Card(id="A-0", index=0, vendor="acme", model="A1", memory_bytes=1 << 34)
     data = (
         '{"version":1,"cards":[{"id":"A-0","index":0,"vendor":"acme","model":"A1",'
-        '"memory_bytes":17179869184,"cores_percent":100,"slots":100,"minor":-1,"numa":0,'
-        '"switch":"","links":{},"mode":"","healthy":true,"cordoned":false}]}'
+        '"memory_bytes":17179869184,"physical_bytes":0,"cores_percent":100,"slots":100,"minor":-1,"numa":0,'
+        '"switch":"","links":{},"mode":"","healthy":true,"cordoned":false,'
+        '"hidden":false}]}'
     )
     assert encode_node_cards(NodeCardsAnnotation(cards=(card,))) == data
     assert decode_node_cards(data).cards == (card,)
@@ -181,6 +182,7 @@ def test_reasons_keep_their_numbers_and_names() -> None:
         14: "AllocatedCardsInsufficientRequest",
         15: "TopologyNotFit",
         16: "AgentSilent",
+        17: "CardHidden",
         101: "NodeUnregistered",
         102: "NodeInsufficientDevice",
         103: "NodeBlocked",

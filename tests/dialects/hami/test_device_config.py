@@ -57,8 +57,6 @@ def test_the_whole_file_is_read(tmp_path: Path) -> None:
     for name in ("mthreads.com/sgpu-core", "iluvatar.ai/MR-V50-vgpu", "iluvatar.ai/MR-V100.vMem"):
         assert name not in known.owners
     assert known.ignored == (
-        "nvidia.deviceSplitCount: 10: set TESSERA_INVENTORY_SLOTS of the agent",
-        "nvidia.deviceCoreScaling: 1: cores of a card are not scaled",
         "nvidia.migProfileAllowlist: []: cards in MIG mode take no pods yet",
         "hygon: no dialect reads this section",
     )

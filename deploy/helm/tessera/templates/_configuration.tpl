@@ -90,6 +90,8 @@ that name a resource, and the resources that no option names.
       {{- $_ := set $object.data "kube-scheduler.yaml" (include "tessera.kube-scheduler-config" (dict "text" (get $object.data "kube-scheduler.yaml") "of" $of)) -}}
     {{- else if and (eq $object.kind "ConfigMap") (eq $name "tessera-dialects") -}}
       {{- $_ := set $object.data "dialects.yaml" (include "tessera.dialects" (dict "text" (get $object.data "dialects.yaml") "of" $of)) -}}
+    {{- else if and (eq $object.kind "ConfigMap") (eq $name "tessera-node-settings") -}}
+      {{- with $v.nodeSettings -}}{{- $_ := set $object.data "settings.yaml" (toYaml (dict "nodes" .)) -}}{{- end -}}
     {{- else if eq $object.kind "Deployment" "StatefulSet" -}}
       {{- range $object.spec.template.spec.containers -}}
         {{- if eq .name "kube-scheduler" -}}

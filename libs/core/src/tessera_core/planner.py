@@ -26,6 +26,7 @@ from tessera_core.fleet.charges import init_is_over
 from tessera_core.fleet.cores import percent
 from tessera_core.grants.result_annotations import injections, written_annotations
 from tessera_core.inventory.merge import node_cards_with_allocations
+from tessera_core.inventory.node_settings import with_settings
 from tessera_core.inventory.served_names import ServedNames
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.entries import ObservedPod
@@ -72,6 +73,8 @@ class Planner:
             customs.setdefault(custom.metadata.name, []).append(custom)
         for node in cluster.nodes:
             published = node_cards_with_allocations(registry, node, customs, labelled=True)
+            if cluster.settings is not None:
+                published = with_settings(registry, cluster.settings, node, published)
             self.warnings += published.warnings
             self.ledger.fleet.missing[node.name] = published.missing
             self.ledger.put_node(node.name, published.cards)

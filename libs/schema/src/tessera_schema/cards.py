@@ -12,6 +12,8 @@ MOST_MEMORY_BYTES: Final = 1 << 50
 """Of one card. A card, or a share, that has more is not credible."""
 MOST_CORES_PERCENT: Final = 1_000_000
 """Of one card, likewise."""
+MOST_SLOTS: Final = 1_000_000
+"""Of one card, likewise."""
 
 
 class Partition(Struct, frozen=True, kw_only=True):
@@ -52,6 +54,9 @@ class Card(Struct, frozen=True, kw_only=True):
     vendor: str
     model: str = ""
     memory_bytes: int
+    """What can be granted of it."""
+    physical_bytes: int = 0
+    """What the card has, where settings of its node let another amount be granted; 0 = the same."""
     cores_percent: float = 100
     slots: int = 100
     """How many containers may share the card."""
@@ -68,6 +73,8 @@ class Card(Struct, frozen=True, kw_only=True):
     healthy: bool = True
     cordoned: bool = False
     """Kept off new pods by an operator."""
+    hidden: bool = False
+    """Kept off new pods by settings of its node; what pods hold of it they keep."""
     siting: Siting | UnsetType = UNSET
     """Not published; see there."""
 

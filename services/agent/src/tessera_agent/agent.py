@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from tessera_agent.admission.admission import ContainerAdmitter
 from tessera_agent.admission.device_check import DeviceCheck
 from tessera_agent.admission.later_grants import LaterGrants
+from tessera_agent.admission.log_levels import LogLevelReconciler
 from tessera_agent.admission.prepare import ContainerPreparer
 from tessera_agent.admission.resize import LimitsReconciler
 from tessera_agent.api.grant_keys import StoredGrantKeys
@@ -28,6 +29,7 @@ from tessera_agent.devices.cards_publisher import CardsPublisher
 from tessera_agent.devices.competing_plugins import CompetingPlugins
 from tessera_agent.devices.monitor import DeviceMonitor
 from tessera_agent.devices.node_annotation import CardsAnnotationWriter
+from tessera_agent.devices.node_settings import NodeCardSettings
 from tessera_agent.events import DeviceStatePublisher, EventPublisher
 from tessera_agent.lending.bounds import LendingBounds
 from tessera_agent.lending.lending import LendingLoop
@@ -97,6 +99,10 @@ class Agent:
         self.files = HookFiles(Path(settings.folder), clock)
 
         # 1. The node's cards.
+        self.card_settings = NodeCardSettings(
+            environment.registry, settings.node_settings, settings.vendor, Path(settings.folder),
+            self.holdings,
+        )  # fmt: skip
         states = DeviceStatePublisher(outbox, settings.node, settings.vendor, self.holdings.by_card)
         self.devices = self._monitor(reader, annotation, states, events)
 
@@ -107,7 +113,7 @@ class Agent:
             settings.node, vendor, environment.registry.vendors, keys=self.keys, pods=self.pods,
             holdings=self.holdings, devices=self.devices,
         )  # fmt: skip
-        limits = LimitsCalculator(environment.registry.readers, allowances)
+        limits = LimitsCalculator(environment.registry.readers, allowances, self.card_settings)
         self.preparer = ContainerPreparer(
             vendor, self.admitter, limits, self.holdings, self.files, self.publisher,
             settings.giving,
@@ -155,6 +161,7 @@ class Agent:
             LaterGrants(self.pods, self.admitter, self.holdings, self.files),
             self.holdings, self.devices, self.throttled, allowances, clock,
         )  # fmt: skip
+        self.log_levels = LogLevelReconciler(self.card_settings, self.holdings)
         self.bounds = LendingBounds(clock, valid_s=settings.lending.bounds_s)
         members = LendingMembers(
             self.pods, self.bounds, self.throttled, allowances, sampler.evidence,
@@ -190,6 +197,7 @@ class Agent:
                 events,
                 again_s=settings.inventory.publish_s,
             ),
+            self.card_settings,
             versions=settings.reader,
             poll_s=settings.health.poll_s,
             correct_s=settings.usage.correct_s,

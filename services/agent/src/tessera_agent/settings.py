@@ -6,7 +6,7 @@ from __future__ import annotations
 from tessera_agent.admission.resize import ResizeSettings
 from tessera_agent.api.grant_keys import StoredKeySettings
 from tessera_agent.device_plugin.settings import PluginSettings
-from tessera_agent.devices.settings import HealthSettings, InventorySettings
+from tessera_agent.devices.settings import HealthSettings, InventorySettings, NodeSettingsSource
 from tessera_agent.lending.settings import LendingSettings
 from tessera_agent.nri_plugin.settings import NriSettings
 from tessera_agent.readers import ReaderSettings
@@ -33,6 +33,7 @@ class AgentSettings(ServiceSettings, frozen=True, kw_only=True):
     reader: ReaderSettings = ReaderSettings()
     health: HealthSettings = HealthSettings()
     inventory: InventorySettings = InventorySettings()
+    node_settings: NodeSettingsSource = NodeSettingsSource()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     usage: UsageSettings = UsageSettings()
     lending: LendingSettings = LendingSettings()

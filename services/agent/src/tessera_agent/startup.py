@@ -19,6 +19,7 @@ from msgspec import UNSET
 from tessera_agent.agent import Agent
 from tessera_agent.api import grant_keys, pods
 from tessera_agent.containers import namespace_allowances
+from tessera_agent.devices import node_settings
 from tessera_agent.devices.extended_resources import ExtendedResources
 from tessera_agent.devices.heartbeat import AgentHeartbeat
 from tessera_agent.devices.message_key import load_message_signer
@@ -78,6 +79,7 @@ async def open_agent(
             )
         agent = Agent(environment, reader, annotation, outbox, events)
         await agent.keys.load()
+        await agent.card_settings.load()
         await agent.devices.poll()
         if handover is not None:
             # Imported here: it brings gRPC, which agents of the runtime do without.
@@ -99,6 +101,9 @@ def _start(
     settings, kube, bus = environment.settings, environment.kube, environment.bus
     advertised = _extended_resources(agent, environment, annotation)
     keys = grant_keys.watcher(kube, agent.keys, settings.keys.namespace, settings.kube)
+    card_settings = node_settings.watcher(
+        kube, agent.card_settings, settings.node_settings, settings.kube
+    )
     node_pods = pods.watcher(kube, agent.pods, settings.node, settings.kube)
     labels = namespace_allowances.watcher(kube, agent.labelled, settings.kube)
     heartbeat = AgentHeartbeat(
@@ -110,6 +115,9 @@ def _start(
         "devices": agent.devices.watch(),
         "grant keys": keys.run(),
         "grant keys on disk": agent.keys.keep(),
+        "settings of cards": card_settings.run(),
+        "settings of cards on disk": agent.card_settings.keep(),
+        "log levels": agent.log_levels.run(),
         "pod watcher": node_pods.run(),
         "labels of namespaces": labels.run(),
         "pods that are gone": agent.occupied.follow_pods(),

@@ -3,6 +3,7 @@
 - `contract`: `Dialect`, `Vendor`, and the values that their functions take and return
 - `amounts`, `resources`: a container's amounts, read with refusals that name field, value and
   remedy; what admission writes into limits and requests
+- `card_settings`: what an installation says of cards over what their driver says
 - `memory_units`, `capacity_cards`, `card_ids`: units of memory; cards of which a node says totals
 - `lending_terms`, `core_policy`: on what terms a container takes part in lending
 - `monitoring`, `readings`: what an agent knows of a make of hardware, and what it reads
@@ -27,6 +28,7 @@ from tessera_core.dialect_kit.amounts import (
 )
 from tessera_core.dialect_kit.capacity_cards import MOST_CARDS, CapacityScheme, cards_from_capacity
 from tessera_core.dialect_kit.card_ids import card_list, numbered_card_id
+from tessera_core.dialect_kit.card_settings import CardSettings
 from tessera_core.dialect_kit.contract import (
     Admitted,
     BadLimit,
@@ -115,6 +117,7 @@ __all__ = [
     "Card",
     "CardKey",
     "CardReading",
+    "CardSettings",
     "Choice",
     "Claim",
     "CompetingPlugin",

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from tessera_core.dialect_kit.card_settings import CardSettings
 from tessera_core.dialect_kit.lending_terms import LendingTerms, WrittenTerms, plain_terms
 from tessera_core.kube.containers import field_of, roles
 from tessera_schema.cards import Card, Inventory
@@ -303,6 +304,12 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Labels by which its system says which pool a node belongs to, for quotas."""
     warnings: tuple[str, ...] = ()
     """What of its configuration is not served."""
+    card_settings: CardSettings = CardSettings()
+    """What its options say of its vendor's cards on all nodes, where Tessera's agent serves them.
+    """
+    reads_node_config: bool = False
+    """Its system sets cards node by node in the file that
+    `tessera_core.dialect_kit.hami_format.node_config` reads, and means its vendor's."""
     example: Example = Example()
 
 

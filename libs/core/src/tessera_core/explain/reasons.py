@@ -237,6 +237,7 @@ _DETAILS: Final[Mapping[Reason, Callable[[_Refused], str]]] = {
         " or cannot give containers their cards"
     ),
     Reason.CARD_NOT_HEALTH: lambda r: f"unhealthy: {r.ids()}",
+    Reason.CARD_HIDDEN: lambda r: f"hidden by settings of its node: {r.ids()}",
     Reason.CARD_CORDONED: lambda r: f"cordoned by an operator: {r.ids()}",
     Reason.MODE_NOT_FIT: _mode,
     Reason.CARD_TYPE_MISMATCH: _type,

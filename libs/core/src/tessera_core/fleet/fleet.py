@@ -361,6 +361,8 @@ def _closed(card: Card, silent: frozenset[str]) -> int:
         return Reason.AGENT_SILENT
     if not card.healthy:
         return Reason.CARD_NOT_HEALTH
+    if card.hidden:
+        return Reason.CARD_HIDDEN
     if card.cordoned:
         return Reason.CARD_CORDONED
     return Reason.MODE_NOT_FIT if card.mode in MODES_LEFT_ALONE else 0

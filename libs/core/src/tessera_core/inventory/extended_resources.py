@@ -46,8 +46,9 @@ def allocated_names(registry: DialectRegistry, vendor: str) -> frozenset[str]:
 
 def amounts_of(registry: DialectRegistry, vendor: str, cards: Iterable[Card]) -> dict[str, int]:
     """Resource name -> what the vendor's cards on one node amount to, healthy or not, in the units
-    of the dialect that owns the name. Of a name that two dialects measure, the larger amount."""
-    cards = tuple(cards)
+    of the dialect that owns the name; hidden ones amount to nothing. Of a name that two dialects
+    measure, the larger amount."""
+    cards = tuple(card for card in cards if not card.hidden)
     found: dict[str, int] = {}
     for dialect in registry.readers.values():
         for name in dialect.resources if dialect.vendor == vendor else ():

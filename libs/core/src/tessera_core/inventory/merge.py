@@ -22,6 +22,7 @@ from tessera_schema.annotation_keys import CARDS_LABEL, CARDS_PREFIX, GROUP
 from tessera_schema.cards import (
     MOST_CORES_PERCENT,
     MOST_MEMORY_BYTES,
+    MOST_SLOTS,
     Card,
     Inventory,
     Precision,
@@ -32,7 +33,8 @@ from tessera_schema.node_cards import PUBLISHED_VERSION, decode_node_cards
 
 POOL_LABEL: Final = f"{GROUP}/pool"
 """Label of a node that says its pool; dialects may know others, which count where it is missing."""
-MOST_SLOTS: Final = 1_000_000
+OWN_SOURCE: Final = "tessera"
+"""What `Inventory.source` of Tessera's agent is."""
 MOST_NAME: Final = 256
 """Letters of a card's id, model and mode."""
 MOST_WARNINGS: Final = 16
@@ -228,7 +230,7 @@ def _own_inventories(registry: DialectRegistry, node: Node) -> list[Inventory]:
             warnings = (f"node {node.name}: annotation {key}: {e}; the agent will write it again",)
         found.append(
             Inventory(
-                vendor=vendor, source="tessera", precision=Precision.TESSERA,
+                vendor=vendor, source=OWN_SOURCE, precision=Precision.TESSERA,
                 cards=tuple(replace(c, vendor=vendor, siting=UNSET) for c in cards),
                 giving=giving, advertised=advertised, warnings=warnings,
             )
@@ -312,6 +314,7 @@ def _complete(card: Card, other: Card) -> Card:
     return replace(
         card,
         memory_bytes=card.memory_bytes or other.memory_bytes,
+        hidden=card.hidden or other.hidden,
         healthy=card.healthy and other.healthy,
         cordoned=card.cordoned or other.cordoned,
         model=card.model or other.model,

@@ -8,16 +8,13 @@ the pod asks by: the pod gets its cards once our agent runs there, and not befor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
-from tessera_core.inventory.merge import NodeCards
+from tessera_core.inventory.merge import OWN_SOURCE, NodeCards
 from tessera_core.kube.quantity import BadQuantity, quantity_value
 from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Node, Quantity
 from tessera_schema.verdicts import ContainerAfter
-
-_TESSERA: Final = "tessera"
 
 
 class ServedNames:
@@ -60,7 +57,7 @@ class ServedNames:
     def _serves(self, node: str, name: str, asked: frozenset[str]) -> bool:
         dialect = self._registry.readers[name]
         there, sources = self._names[node], self._sources[node]
-        if (dialect.vendor, _TESSERA) in sources or asked & there:
+        if (dialect.vendor, OWN_SOURCE) in sources or asked & there:
             return True
         # A system that publishes its cards without any of its names, or that borrows the name of
         # another system's plugin, gives them without kubelet.

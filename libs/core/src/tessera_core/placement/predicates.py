@@ -26,6 +26,7 @@ _BLOCKED = tuple(
     for reason in (
         Reason.AGENT_SILENT,
         Reason.CARD_NOT_HEALTH,
+        Reason.CARD_HIDDEN,
         Reason.CARD_CORDONED,
         Reason.MODE_NOT_FIT,
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from tessera_core.inventory.node_settings import NodeSettings
 from tessera_schema.kube import Custom, Node, Pod
 from tessera_schema.quotas import Limit
 
@@ -20,3 +21,5 @@ class Cluster(Struct, frozen=True, kw_only=True):
     limits: Sequence[Limit] = ()
     namespaces: Mapping[str, Mapping[str, str]] = {}
     """Name -> labels; those that are not here have none."""
+    settings: NodeSettings | None = None
+    """Settings of cards; None = as the nodes publish them."""

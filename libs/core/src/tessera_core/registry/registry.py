@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tessera_core import dialects, vendors
+from tessera_core.dialect_kit.card_settings import CardSettings
 from tessera_core.dialect_kit.contract import Dialect, Vendor
 from tessera_core.dialect_kit.hami_format.device_config import (
     is_device_config,
@@ -58,6 +59,14 @@ class DialectRegistry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def resources(self) -> frozenset[str]:
         """Every resource name of every dialect, on or off."""
         return frozenset(name for d in self.readers.values() for name in d.resources)
+
+    def card_settings(self, vendor: str) -> CardSettings:
+        """What the options of the vendor's dialects say of its cards on all nodes."""
+        found = CardSettings()
+        for dialect in self.readers.values():
+            if dialect.vendor == vendor:
+                found = found.under(dialect.card_settings)
+        return found
 
     @cached_property
     def request_keys(self) -> frozenset[str]:

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from tessera_core.fleet.cores import milli, percent
 from tessera_core.grants.checks import credible
-from tessera_core.inventory.merge import MOST_SLOTS
 from tessera_core.reports.doubts import Doubt, Doubts
-from tessera_schema.cards import MOST_CORES_PERCENT, MOST_MEMORY_BYTES, Card
+from tessera_schema.cards import MOST_CORES_PERCENT, MOST_MEMORY_BYTES, MOST_SLOTS, Card
 from tessera_schema.grants import Share
 from tessera_schema.messages.device_reports import CardHeld, DeviceState, Occupied
 

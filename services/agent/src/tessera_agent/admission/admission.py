@@ -98,7 +98,8 @@ class ContainerAdmitter:
     def _context(self, held: Mapping[str, Sequence[Share]], earlier: Grant | None) -> NodeContext:
         return NodeContext(
             node=self._node, vendor=self._vendor, vendors=self._vendors,
-            verifier=self._keys.verifier, cards=self._devices.cards, held=held, earlier=earlier,
+            verifier=self._keys.verifier, cards=self._devices.cards_to_admit_on, held=held,
+            earlier=earlier,
         )  # fmt: skip
 
     def _creation(self, pod: PodSandbox, container: str) -> ContainerCreation:

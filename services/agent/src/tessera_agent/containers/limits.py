@@ -4,7 +4,7 @@ it takes part in lending."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
@@ -22,11 +22,24 @@ _PERMILLE: Final = 10
 _MOST_PERMILLE: Final = 1000
 
 
+class HookSettings(Protocol):
+    """What is set of the hook on this node."""
+
+    @property
+    def log_level(self) -> int:
+        """What it logs; 0 = not said."""
+        ...
+
+
 class LimitsCalculator:
     """Computes terms and limits of this node's containers."""
 
-    def __init__(self, dialects: Mapping[str, Dialect], allowances: NamespaceAllowances) -> None:
+    def __init__(
+        self, dialects: Mapping[str, Dialect], allowances: NamespaceAllowances,
+        settings: HookSettings,
+    ) -> None:  # fmt: skip
         self._dialects = dialects
+        self._settings = settings
         self._allowances = allowances
 
     def terms(
@@ -42,7 +55,8 @@ class LimitsCalculator:
         """The limits of a container that holds these shares on these terms."""
         cards = [share.card for share in shares]
         unlimited = self._allowances.unlimited_cards(pod.namespace, terms, cards)
-        return limits_of(pod, container, shares, terms, unlimited)
+        limits = limits_of(pod, container, shares, terms, unlimited)
+        return replace(limits, log_level=self._settings.log_level)
 
 
 def limits_of(

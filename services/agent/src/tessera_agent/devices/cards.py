@@ -92,7 +92,8 @@ class CardHealthTracker:
         else:
             self._answered, self._driver, self._silent_since = True, answer.driver, None
             cards, odd = self._spec.cards(answer, self._slots)
-            present = {card.id: card for card in cards}
+            present = {card.id: card for card in cards if self._has_size(card)}
+            odd = (*odd, *(_without_size(card) for card in cards if not self._has_size(card)))
             problems += [*answer.problems, *odd, *version_problems(self._spec.minimums, answer)]
             self._take(answer, present)
         for id_ in [id_ for id_ in self._known if id_ not in present]:
@@ -105,6 +106,9 @@ class CardHealthTracker:
             back=tuple(_back(k) for k in known if _is_back(before.get(k.card.id), k.phase)),
             complete=self._answered or {k.phase for k in known} == {HealthPhase.GONE},
         )  # fmt: skip
+
+    def _has_size(self, card: Card) -> bool:
+        return self._spec.counted or card.memory_bytes > 0
 
     def _take(self, answer: Readings, present: Mapping[str, Card]) -> None:
         readings = {card.id: card for card in answer.cards}
@@ -170,6 +174,13 @@ def _is_back(before: HealthPhase | None, after: HealthPhase) -> bool:
 
 def _back(history: _CardHistory) -> str:
     return f"card {history.card.index} ({history.card.id}) takes pods again"
+
+
+def _without_size(card: Card) -> str:
+    return (
+        f"card {card.index} ({card.id}) shares its host's memory, and its driver does not say how "
+        "much of that it may use: set unified_memory_mib for this node"
+    )
 
 
 def _problems(history: _CardHistory) -> list[str]:

@@ -3,6 +3,7 @@ Kubernetes Events about what went wrong or is well again."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from tessera_agent.devices.cards import CardsState
@@ -47,9 +48,9 @@ class CardsPublisher:
         self.state = DeviceState(node=node, vendor=spec.vendor)
         """As last concluded; published once it is complete."""
 
-    def publish(self, latest: CardsState, now: float) -> None:
-        """Publish what changed. `now` is the loop's time."""
-        complete = latest.complete and bool(latest.cards or not self._spec.counted)
+    def publish(self, latest: CardsState, now: float, *, final: bool) -> None:
+        """Publish what changed. `now` is the loop's time; what is not `final` is not published."""
+        complete = final and latest.complete and bool(latest.cards or not self._spec.counted)
         if complete:
             self.annotation.want(latest.cards)
         problem = self.annotation.problem
@@ -58,14 +59,15 @@ class CardsPublisher:
             driver=latest.driver, problems=(*latest.problems, *((problem,) if problem else ())),
         )  # fmt: skip
         new = tuple(p for p in state.problems if p not in self.state.problems)
-        self._record(latest.back, warning=False)
-        self._record(new, warning=True)
+        self.report(latest.back, warning=False)
+        self.report(new, warning=True)
         if complete and (state != self.state or now >= self._published_at + self._again_s):
             self._states.publish(state)
             self._published_at = now
         self.state = state
 
-    def _record(self, sentences: tuple[str, ...], *, warning: bool) -> None:
+    def report(self, sentences: Sequence[str], *, warning: bool) -> None:
+        """Record each sentence as an event of the node."""
         for sentence in sentences:
             _log.warning("cards", vendor=self._spec.vendor, what=sentence)
             self._events.record(self._node, "Cards", sentence, warning=warning)

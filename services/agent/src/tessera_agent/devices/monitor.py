@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tessera_agent.devices.cards import CardHealthTracker, CardsState
 from tessera_agent.devices.cards_publisher import CardsPublisher
 from tessera_agent.devices.competing_plugins import CompetingPlugins
+from tessera_agent.devices.node_settings import NodeCardSettings
 from tessera_agent.readers import CardReader, DriverSilent, ReaderSettings
 from tessera_core.dialect_kit.readings import Readings
 from tessera_schema.cards import Card
@@ -29,7 +30,8 @@ class DeviceMonitor:
 
     def __init__(
         self, reader: CardReader, tracker: CardHealthTracker, competitors: CompetingPlugins,
-        publisher: CardsPublisher, *, versions: ReaderSettings, poll_s: float, correct_s: float,
+        publisher: CardsPublisher, settings: NodeCardSettings, *, versions: ReaderSettings,
+        poll_s: float, correct_s: float,
     ) -> None:  # fmt: skip
         """Nothing is polled before `watch` runs, but by `poll`. `versions` names those that cannot
         be read; `poll_s`: seconds between polls, `correct_s`: the same while `closely`."""
@@ -37,6 +39,9 @@ class DeviceMonitor:
         self._tracker = tracker
         self._competitors = competitors
         self._publisher = publisher
+        self._settings = settings
+        self._bare: tuple[Card, ...] = ()
+        """The cards as they would be without settings."""
         self._versions = versions
         self._poll_s = poll_s
         self._often_s = poll_s / max(round(poll_s / correct_s), 1)
@@ -56,6 +61,21 @@ class DeviceMonitor:
     def cards(self) -> Mapping[str, Card] | None:
         """The node's cards by id; None before the driver has answered."""
         return {card.id: card for card in self.latest.cards} if self.latest.complete else None
+
+    @property
+    def cards_to_admit_on(self) -> Mapping[str, Card] | None:
+        """The same with the largest amounts that settings gave them since containers run here: what
+        was admitted once is not refused because less can be granted now."""
+        if not self.latest.complete:
+            return None
+        sizes = {card.id: self._settings.loosest(card) for card in self._bare}
+        return {
+            card.id: replace(
+                card, memory_bytes=sizes[card.id].memory_bytes, slots=sizes[card.id].slots,
+                cores_percent=sizes[card.id].cores_percent,
+            )
+            for card in self.latest.cards
+        }  # fmt: skip
 
     @property
     def state(self) -> DeviceState:
@@ -108,5 +128,16 @@ class DeviceMonitor:
         if found is not None and not self._learned:
             self._tracker.learn(found)
             self._learned = True
-        self.latest = self._competitors.applied_to(self._tracker.update(answer, now))
-        self._publisher.publish(self.latest, now)
+        settings = self._settings
+        settings.resolve(self._publisher.annotation.node, now)
+        if isinstance(answer, Readings):
+            answer = settings.current.completed(answer)
+        state = self._tracker.update(answer, now)
+        self._bare = state.cards
+        state = replace(
+            state, cards=settings.current.applied_to(state.cards),
+            problems=(*state.problems, *settings.problems),
+        )  # fmt: skip
+        self.latest = self._competitors.applied_to(state)
+        self._publisher.report(settings.take_notes(), warning=True)
+        self._publisher.publish(self.latest, now, final=settings.known)

@@ -207,9 +207,9 @@ class _NotANode(Transient):
 
 def _lessened(old: Card, new: Card | None) -> bool:
     """Whether pods that fitted the old card may not fit the new one."""
-    if not old.healthy or old.cordoned:
+    if not old.healthy or old.cordoned or old.hidden:
         return False
-    if new is None or not new.healthy or new.cordoned or new.mode != old.mode:
+    if new is None or not new.healthy or new.cordoned or new.hidden or new.mode != old.mode:
         return True
     return (new.memory_bytes, new.cores_percent, new.slots) != (
         old.memory_bytes, old.cores_percent, old.slots,

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from tessera_runtime.kube.settings import Seconds
+from tessera_schema.annotation_keys import NODE_SETTINGS
 
 
 class HealthSettings(Struct, frozen=True, kw_only=True):
@@ -23,6 +24,18 @@ class HealthSettings(Struct, frozen=True, kw_only=True):
     """Seconds that a card which is gone stays listed, unhealthy, before it is dropped."""
     ignored_codes: tuple[int, ...] = ()
     """Codes of faults (XIDs) to ignore, besides those that programs bring upon themselves."""
+
+
+class NodeSettingsSource(Struct, frozen=True, kw_only=True):
+    """Where settings of cards, node by node, are read from."""
+
+    namespace: str = "tessera-system"
+    """Namespace of the ConfigMap."""
+    name: str = NODE_SETTINGS
+    """Its name."""
+    wait_s: Seconds = 10.0
+    """Seconds after which an agent that never read it publishes the cards all the same, and says
+    so. What was read once is kept on the node."""
 
 
 class InventorySettings(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import pynvml as nvml  # type: ignore[import-untyped]  # it publishes no types
 
-from tessera_agent.readers.nvml_facts import NvmlFacts, facts_of
+from tessera_agent.readers.nvml_facts import NvmlFacts, facts_of, memory_of
 from tessera_core.dialect_kit.readings import CardReading, Fault, ProcessReading, Readings
 from tessera_runtime.clock import Clock
 
@@ -40,7 +40,7 @@ def _opened(index: int) -> Any:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         nvml.nvmlDeviceGetUUID(handle)
         nvml.nvmlDeviceGetName(handle)
-        nvml.nvmlDeviceGetMemoryInfo(handle)
+        memory_of(handle)
     except nvml.NVMLError:
         return None
     return handle
@@ -105,10 +105,10 @@ class NvmlSession:
 
     def _card(self, number: int, facts: NvmlFacts, faults: tuple[Fault, ...]) -> CardReading:
         handle = self._handles[number]
-        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+        memory, used = memory_of(handle)
         rates = self._query(number, nvml.nvmlDeviceGetUtilizationRates)
         return facts.reading(
-            memory_bytes=int(memory.total), memory_used_bytes=int(memory.used),
+            memory_bytes=memory, memory_used_bytes=used,
             busy_percent=float(rates.gpu) if rates else -1,
             memory_busy_percent=float(rates.memory) if rates else -1, faults=faults,
             standing=self._standing(number), processes=self._processes(number),

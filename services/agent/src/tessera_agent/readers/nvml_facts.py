@@ -57,12 +57,24 @@ def facts_of(present: Mapping[int, Any], system_folder: str) -> tuple[NvmlFacts,
         linked = {ids[j]: _between(lanes[i], lanes[j], buses[j]) for j in others}
         card = CardReading(
             id=ids[i], index=i, minor=_minor(handle), model=str(nvml.nvmlDeviceGetName(handle)),
-            memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+            memory_bytes=memory_of(handle)[0],
             numa=_numa(handle, buses[i], system_folder), bus=buses[i], paths=paths,
             lanes={id_: count for id_, count in linked.items() if count},
         )  # fmt: skip
         found.append(NvmlFacts(id=ids[i], card=card))
     return tuple(found)
+
+
+def memory_of(handle: Any) -> tuple[int, int]:
+    """Bytes that the card has, and that are used. 0 of a card that has none of its own: it shares
+    its host's memory. Raises pynvml.NVMLError."""
+    try:
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    except nvml.NVMLError as e:
+        if e.value == nvml.NVML_ERROR_NOT_SUPPORTED:
+            return 0, 0
+        raise
+    return int(memory.total), int(memory.used)
 
 
 def _between(one: _Lanes, other: _Lanes, other_bus: str) -> int:

@@ -120,7 +120,10 @@ def _name(node: ListedNode, style: str = "") -> Text:
 def _card(card: Card) -> Text:
     parts = (f"{card.index}", card.model or card.vendor, card.mode)
     text = Text(printable(_GAP.join(part for part in parts if part)))
-    for said, word in ((not card.healthy, "unhealthy"), (card.cordoned, "cordoned")):
+    states = (
+        (not card.healthy, "unhealthy"), (card.hidden, "hidden"), (card.cordoned, "cordoned")
+    )  # fmt: skip
+    for said, word in states:
         if said:
             text.append(_GAP + word, style="yellow")
     return text

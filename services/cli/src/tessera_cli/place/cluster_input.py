@@ -14,6 +14,7 @@ from tessera_cli.errors import Malformed, Repeated
 from tessera_cli.input.manifests import BAD_JSON, Item, named
 from tessera_cli.place.decode import called, convert
 from tessera_cli.place.lenient import repaired, without_nulls
+from tessera_cli.place.node_settings import node_settings
 from tessera_cli.place.operator_workloads import OPERATED
 from tessera_cli.place.other_kinds import Others
 from tessera_cli.place.quota_objects import GPU_QUOTA, accelerator_quota, gpu_quota, resource_quota
@@ -22,11 +23,12 @@ from tessera_cli.place.workloads import WORKLOADS, Copies, Gang, Read, Workload
 from tessera_cli.text import several
 from tessera_core.admission.admit import claims_on, is_result
 from tessera_core.admission.pod_size import too_many_bytes
+from tessera_core.inventory.node_settings import NodeSettings
 from tessera_core.kube.quantity import BadQuantity
 from tessera_core.kube.scheduler_filters import pod_requests
 from tessera_core.recovery.cluster import Cluster
 from tessera_core.registry.registry import DialectRegistry
-from tessera_schema.annotation_keys import GROUP, QUOTA_KIND
+from tessera_schema.annotation_keys import GROUP, NODE_SETTINGS, QUOTA_KIND
 from tessera_schema.kube import Node, NodeStatus, ObjectMeta, Pod
 from tessera_schema.quotas import Limit
 
@@ -56,6 +58,7 @@ class ClusterInput:
         """Positions in `planned` of the pods of each."""
         self._limits: list[Limit] = []
         self._namespaces: dict[str, Mapping[str, str]] = {}
+        self._settings: NodeSettings | None = None
         self._others = Others()
         self._places: dict[str, str] = {}
         self._to_plan: set[str] = set()
@@ -91,7 +94,7 @@ class ClusterInput:
             )
         return Cluster(
             nodes=self._nodes, bound=self._bound, customs=customs, limits=self._limits,
-            namespaces=self._namespaces,
+            namespaces=self._namespaces, settings=self._settings,
         )  # fmt: skip
 
     # -- kinds
@@ -197,12 +200,15 @@ class ClusterInput:
         self._namespaces[_name(meta, where)] = meta.labels
 
     def _config_map(self, item: Item) -> None:
-        """One of all: GPU Manager's quotas."""
+        """Two of all: settings of cards, and GPU Manager's quotas."""
         raw = without_nulls(item.generic())
         meta = raw.get("metadata")
         at = (meta.get("namespace"), meta.get("name")) if isinstance(meta, dict) else None
         if at == GPU_QUOTA:
             self._limits += gpu_quota(raw, called(item, raw))
+        elif at is not None and at[1] == NODE_SETTINGS:
+            where = called(item, raw)
+            self._settings = node_settings(raw, self.registry, where, self._notify)
         else:
             self._others.add(item)
 

@@ -6,6 +6,7 @@ package names a vendor.
 
 - `device_config`: what an operator configures, as sections of `device-config.yaml`
 - `device_lists`: what a pod was given, as `id,word,MiB,cores:...;` on the pod
+- `node_config`: the same node by node, as its device plugin reads it
 - `node_register`: what a node has, as `id,count,MiB,cores,type,numa,health[,index,mode]:` on the
   node
 - `pod_annotations`: the annotations around a binding, and the small values that users write in
@@ -24,6 +25,7 @@ from tessera_core.dialect_kit.hami_format.device_lists import (
     list_text,
     shares_in_list,
 )
+from tessera_core.dialect_kit.hami_format.node_config import log_level_of
 from tessera_core.dialect_kit.hami_format.node_register import (
     RegisteredCard,
     card_of,
@@ -73,6 +75,7 @@ __all__ = [
     "field_in",
     "ids_of",
     "list_text",
+    "log_level_of",
     "plugin_is_gone",
     "policy_of",
     "policy_warnings",

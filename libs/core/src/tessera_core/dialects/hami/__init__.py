@@ -72,6 +72,8 @@ def dialect(options: Options) -> Dialect:
         recorded=partial(result_annotations.recorded, options),
         lending_terms=terms,
         lending_env=frozenset({CORE_POLICY_ENV, PRIORITY_ENV}),
+        card_settings=options.card_settings,
+        reads_node_config=True,
         example=_example(options),
     )
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+import msgspec
 from msgspec import Struct
 
-from tessera_core.dialect_kit import INT32_MAX
+from tessera_core.dialect_kit import INT32_MAX, CardSettings
 from tessera_core.dialect_kit.hami_format import (
     CARD_POLICIES,
     NODE_POLICIES,
     DeviceConfigSection,
     card_words,
+    log_level_of,
 )
 
 NAME: Final = "hami"
@@ -37,12 +39,12 @@ HAMI_SECTION: Final = DeviceConfigSection(
         "gpuCorePolicy": "gpu_core_policy",
         "runtimeClassName": "runtime_class_name",
         "deviceMemoryScaling": "device_memory_scaling",
+        "deviceCoreScaling": "device_core_scaling",
+        "deviceSplitCount": "device_split_count",
+        "preConfiguredDeviceMemory": "pre_configured_device_memory",
     },
     text=frozenset({"libCudaLogLevel"}),
     elsewhere={
-        "deviceSplitCount": "set TESSERA_INVENTORY_SLOTS of the agent",
-        "deviceCoreScaling": "cores of a card are not scaled",
-        "preConfiguredDeviceMemory": "the driver says how much memory a card has",
         "enableNumaTopology": "a pod asks for it by the annotation nvidia.com/numa-bind",
         "migProfileAllowlist": "cards in MIG mode take no pods yet",
         "knownMigGeometries": "cards in MIG mode take no pods yet",
@@ -88,7 +90,14 @@ class HamiOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Set NVIDIA_VISIBLE_DEVICES=none in containers that ask for no card, of pods that ask for
     nothing as well (overwriteEnv)."""
     lib_cuda_log_level: str = ""
-    """LIBCUDA_LOG_LEVEL of containers that set none; empty = left alone (libCudaLogLevel)."""
+    """LIBCUDA_LOG_LEVEL of containers that set none, and what the hook logs in them; empty = left
+    alone (libCudaLogLevel)."""
+    device_split_count: int = 0
+    """Containers that may share a card; 0 = as the agent is set (deviceSplitCount)."""
+    device_core_scaling: float = 1
+    """Cores of a card that can be granted, over those that it has (deviceCoreScaling)."""
+    pre_configured_device_memory: int = 0
+    """MiB of a card whose driver does not say how much it has (preConfiguredDeviceMemory)."""
     device_memory_scaling: float = 1
     """Registered over real memory; above 1 sets CUDA_OVERSUBSCRIBE (deviceMemoryScaling)."""
     hook_path: str = "/usr/local"
@@ -111,6 +120,10 @@ class HamiOptions(Struct, frozen=True, forbid_unknown_fields=True):
         ):
             if not low <= getattr(self, name) <= high:
                 raise ValueError(f"{name} {getattr(self, name)} is not between {low} and {high}")
+        try:
+            _ = self.card_settings
+        except msgspec.ValidationError as e:
+            raise ValueError(str(e)) from e
         if self.gpu_core_policy not in CORE_POLICIES:
             raise ValueError(f"gpu_core_policy {self.gpu_core_policy}: no such policy")
         if self.node_scheduler_policy not in NODE_POLICIES:
@@ -118,6 +131,19 @@ class HamiOptions(Struct, frozen=True, forbid_unknown_fields=True):
         chain = card_words(self.gpu_scheduler_policy)
         if not chain or not set(chain) <= set(CARD_POLICIES):
             raise ValueError(f"gpu_scheduler_policy {self.gpu_scheduler_policy}: no such policy")
+
+    @property
+    def card_settings(self) -> CardSettings:
+        """What they say of cards. Raises msgspec.ValidationError."""
+        level = self.lib_cuda_log_level
+        said = {
+            "slots": self.device_split_count,
+            "memory_scaling": min(self.device_memory_scaling, 1),
+            "core_scaling": self.device_core_scaling,
+            "log_level": log_level_of(int(level)) if level.isdecimal() else 0,
+            "unified_memory_mib": self.pre_configured_device_memory,
+        }
+        return msgspec.convert({name: value for name, value in said.items() if value}, CardSettings)
 
     @property
     def names(self) -> tuple[str, str, str, str, str]:

@@ -1,0 +1,53 @@
+"""What the hook logs in running containers, as settings of the node say: changed while they run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NoReturn
+
+from msgspec.structs import replace
+
+from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
+from tessera_agent.devices.node_settings import NodeCardSettings
+from tessera_core.hook.limits_file import HookLimits
+from tessera_runtime import logs
+
+_log: Final = logs.named("tessera.agent.settings")
+_COMPARE_S: Final = 1.0
+"""Seconds between comparisons, which cost nothing."""
+
+
+class LogLevelReconciler:
+    """Keeps the log level in limits files in line with the settings."""
+
+    def __init__(self, settings: NodeCardSettings, holdings: ContainerRegistry) -> None:
+        self._settings = settings
+        self._holdings = holdings
+
+    async def run(self) -> NoReturn:
+        """Compare, and change what differs, for ever."""
+        while True:
+            await self.reconcile()
+            await asyncio.sleep(_COMPARE_S)
+
+    async def reconcile(self) -> None:
+        """Compare once."""
+        wanted = self._settings.log_level
+        for held in self._holdings:
+            if held.stage is ContainerStage.RUNNING and held.files is not None:
+                await self._change(held, wanted)
+
+    async def _change(self, held: Holding, wanted: int) -> None:
+        files = held.files
+        if files is None or files.limits.log_level == wanted:
+            return
+
+        def changed(limits: HookLimits) -> HookLimits:
+            return replace(limits, log_level=wanted)
+
+        try:
+            await asyncio.to_thread(files.change, changed)
+        except (OSError, ValueError) as e:
+            _log.warning(
+                "log level not changed", uid=held.key.uid, container=held.key.container, why=str(e)
+            )
