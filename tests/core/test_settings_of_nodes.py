@@ -205,6 +205,6 @@ def test_options_of_a_dialect_hold_on_all_nodes() -> None:
     }  # fmt: skip
     known = load({"nvidia": config})
     assert known.card_settings("nvidia") == CardSettings(
-        slots=10, memory_scaling=0.5, core_scaling=2, unified_memory_mib=8192, log_level=1
+        slots=10, memory_scaling=0.5, core_scaling=2, unified_memory_mib=8192, log_level=2
     )
     assert known.card_settings("mthreads") == CardSettings()

@@ -40,6 +40,8 @@ MADE_BY_OTHERS = {
     "tessera-authority": "cert-manager",
 }
 NEEDS = {"nats-tls": "cert-manager"}
+LAST = "own-kube-scheduler"
+"""Takes away what others change, so its README has it named after them."""
 SAME_OBJECTS = ("ha", "nats-tls", "otel", "prometheus", "scheduler-aliases")
 """These patch what others of them patch too."""
 COMBINATIONS = [
@@ -60,7 +62,8 @@ SERVICES: Mapping[str, type[Settings]] = {
 
 def with_needs(chosen: tuple[str, ...]) -> tuple[str, ...]:
     needed = (NEEDS[name] for name in chosen if name in NEEDS)
-    return (*(n for n in dict.fromkeys(needed) if n not in chosen), *chosen)
+    whole = (*(n for n in dict.fromkeys(needed) if n not in chosen), *chosen)
+    return tuple(sorted(whole, key=lambda name: name == LAST))
 
 
 def check(objects: list[Json]) -> None:

@@ -184,3 +184,24 @@ async def test_a_file_that_cannot_be_made_is_a_refusal(tmp_path: Path) -> None:
         with pytest.raises(ContainerRefused, match="ContainerNotPrepared: what limits it"):
             await node.create(granted("job", a_share()))
         assert len(agent.holdings) == 0
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "level"),
+    [
+        ({}, {}, 0),
+        ({"LIBCUDA_LOG_LEVEL": "0"}, {}, 1),
+        ({"LIBCUDA_LOG_LEVEL": "1"}, {}, 2),
+        ({"LIBCUDA_LOG_LEVEL": "4"}, {}, 3),
+        ({}, {"LIBCUDA_LOG_LEVEL": "3"}, 0),
+        ({"LIBCUDA_LOG_LEVEL": "loud"}, {}, 0),
+    ],
+)
+async def test_the_level_of_the_log_reaches_the_hook(
+    tmp_path: Path, own: dict[str, str], given: dict[str, str], level: int
+) -> None:
+    """As the pod sets it; what the scheduler gives it is an option, which the node's settings have
+    too."""
+    pod = granted("job", a_share(), given={"main": Injection(env=given)})
+    async with a_node(tmp_path) as node, node.agent():
+        assert limits_in(await node.create(pod, env=own)).log_level == level

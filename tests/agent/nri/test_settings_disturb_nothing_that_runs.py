@@ -71,3 +71,14 @@ async def test_the_hooks_log_level_changes_in_running_containers(tmp_path: Path)
         await settle(agent, "{log_level: 3}")
         await agent.log_levels.reconcile()
         assert decode_limits(limits.read_bytes()).log_level == 3
+
+
+async def test_a_containers_own_log_level_stays(tmp_path: Path) -> None:
+    pod = granted("job", a_share())
+    limits = tmp_path / "agent/containers/uid-job/main/limits"
+    async with a_node(tmp_path) as node, node.agent() as agent:
+        await settle(agent, "{log_level: 1}")
+        await node.run(pod, env={"LIBCUDA_LOG_LEVEL": "4"})
+        assert decode_limits(limits.read_bytes()).log_level == 3
+        await agent.log_levels.reconcile()
+        assert decode_limits(limits.read_bytes()).log_level == 3

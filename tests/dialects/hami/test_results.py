@@ -130,8 +130,22 @@ def test_a_limit_is_never_0_which_would_be_none() -> None:
     [
         ({"device_memory_scaling": 1.5}, {}, {"CUDA_OVERSUBSCRIBE": "true"}),
         ({"device_memory_scaling": 1}, {}, {"CUDA_OVERSUBSCRIBE": None}),
-        ({"lib_cuda_log_level": "3"}, {}, {"LIBCUDA_LOG_LEVEL": "3"}),
-        ({"lib_cuda_log_level": "3"}, {"LIBCUDA_LOG_LEVEL": "1"}, {"LIBCUDA_LOG_LEVEL": None}),
+        (
+            {"lib_cuda_log_level": "3"},
+            {},
+            {"LIBCUDA_LOG_LEVEL": "3", "TESSERA_LOG_FILE": "stderr"},
+        ),
+        (
+            {"lib_cuda_log_level": "3"},
+            {"LIBCUDA_LOG_LEVEL": "1"},
+            {"LIBCUDA_LOG_LEVEL": None, "TESSERA_LOG_FILE": "stderr"},
+        ),
+        (
+            {"lib_cuda_log_level": "3"},
+            {"TESSERA_LOG_FILE": "/var/log/hook"},
+            {"LIBCUDA_LOG_LEVEL": "3", "TESSERA_LOG_FILE": None},
+        ),
+        ({}, {}, {"LIBCUDA_LOG_LEVEL": None, "TESSERA_LOG_FILE": None}),
         ({"disable_core_limit": True}, {}, {"GPU_CORE_UTILIZATION_POLICY": "disable"}),
         (
             {"disable_core_limit": True},

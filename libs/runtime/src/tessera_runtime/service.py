@@ -48,7 +48,8 @@ from tessera_runtime.bus.client import NatsBus, open_bus
 from tessera_runtime.bus.micro_service import MicroService, open_micro
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import Clock, SystemClock
-from tessera_runtime.http import server
+from tessera_runtime.http import profile, server
+from tessera_runtime.http.profile import ProfileSettings
 from tessera_runtime.http.server import HttpSettings, PortReporter
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
@@ -119,11 +120,12 @@ class ServiceShell:
 
     def __init__(
         self, bus: NatsBus, clock: Clock, http: HttpSettings, ports: PortReporter,
-        listing: MicroService, revision: str,
+        listing: MicroService, revision: str, profiling: ProfileSettings,
     ) -> None:  # fmt: skip
         """`revision` is the program's commit, empty where it is not known."""
         self.ports = ports
         self._revision = revision
+        self._profiling = profiling
         self._bus = bus
         self._clock = clock
         self._http = http
@@ -139,8 +141,9 @@ class ServiceShell:
         routes: Iterable[web.RouteDef] = (),
         endpoint: str = "",
     ) -> AsyncGenerator[None]:
-        """Serve `/healthz`, `/readyz`, `/metrics` and `routes`, and be listed on NATS with an
-        endpoint `info`, until left. Raises BadSettings where the address cannot be had.
+        """Serve `/healthz`, `/readyz`, `/metrics`, `/debug/profile` and `routes`, and be listed on
+        NATS with an endpoint `info`, until left. Raises BadSettings where the address cannot be
+        had.
 
         `ready` gives the reason why not, or an empty text. Processes that do not stand for each
         other name an `endpoint` of their own: any one of them would answer a common subject.
@@ -153,7 +156,7 @@ class ServiceShell:
         add_build_info(metrics, self._listing.name, self._revision)
         app = server.application(self._http)
         app.add_routes(server.status_routes(ready=ready, metrics=metrics))
-        app.add_routes(routes)
+        app.add_routes([profile.route(self._profiling), *routes])
         listing, name = self._listing, "info"
         if endpoint:
             listing, name = msgspec.structs.replace(listing, instance=endpoint), f"info-{endpoint}"
@@ -193,8 +196,9 @@ async def serve(service: Service[S], settings: S) -> None:
             )
             ports = PortReporter(settings.process.ports_file)
             shell = ServiceShell(
-                bus, clock, settings.http, ports, listing, settings.process.revision
-            )
+                bus, clock, settings.http, ports, listing, settings.process.revision,
+                settings.profile,
+            )  # fmt: skip
             await service.serve(environment, shell)
 
 

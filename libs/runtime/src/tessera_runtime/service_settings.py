@@ -7,6 +7,7 @@ from msgspec import Struct
 from tessera_runtime.bus.outbox import OutboxSettings
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.dialect_config import DialectsSettings
+from tessera_runtime.http.profile import ProfileSettings
 from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.kube.settings import EventSettings, KubeSettings
 from tessera_runtime.process import ProcessSettings
@@ -27,3 +28,4 @@ class ServiceSettings(Struct, frozen=True, kw_only=True):
     events: EventSettings = EventSettings()
     http: HttpSettings = HttpSettings(port=8080)
     """Health and metrics."""
+    profile: ProfileSettings = ProfileSettings()

@@ -32,6 +32,7 @@ from tessera_core.scheduling.node_reservations import NodeReservations
 from tessera_core.scheduling.preemption import PreemptionCheck
 from tessera_core.scheduling.prioritize import Prioritizer
 from tessera_core.scheduling.reserve import reserved_node
+from tessera_core.scheduling.simulation import ScaleUpSimulation
 from tessera_runtime.background import running_in_background
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.clock import Clock
@@ -86,6 +87,7 @@ from tessera_scheduler.extender.requeue import PendingPodRequeuer
 from tessera_scheduler.leadership.fence import FencingCheck
 from tessera_scheduler.leadership.leader import Leadership
 from tessera_scheduler.metrics import SchedulerMetrics
+from tessera_scheduler.placement_events import PlacementEvents
 from tessera_scheduler.retry_queue import RetryQueue
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_scheduler.takeover import Takeover
@@ -218,15 +220,20 @@ class Scheduler:
             pod_reader=self.pod_reader, vendors=registry.vendors, patches=self._patches,
             reports=ResizeReports(self.metrics, environment.recorder, pod_events),
         )  # fmt: skip
+        placement_events = PlacementEvents(
+            settings.placement_events, environment.recorder, registry, self.ledger, self.placer
+        )
         self.extender = Extender(
             leadership=self.leadership,
             filter_calls=FilterCalls(
                 filter_=self.filter, orders=self._orders, allocation_events=self._allocation_events,
                 refusals=self.metrics.refusals, clock=clock,
+                simulation=ScaleUpSimulation(registry, self.ledger),
+                placement_events=placement_events,
             ),
             prioritizer=Prioritizer(registry, self.ledger, self.placer),
             preemption=PreemptionCheck(registry, self.ledger, self.node_reservations),
-            binder=binder, clock=clock,
+            binder=binder, placement_events=placement_events, clock=clock,
         )  # fmt: skip
         self.audit = Audit(
             lister=GrantLister(
@@ -266,7 +273,10 @@ class Scheduler:
                 nodes, NodeRefresher(environment.kube, nodes, self.retry_queue, nodes_read).refresh,
             ),
             nodes=[
-                *node_watches(reflectors, nodes, node_handler, self.ledger, pod_events),
+                *node_watches(
+                    reflectors, nodes, node_handler, self.ledger, pod_events,
+                    settings.nodes.selector,
+                ),
                 *quota_watches(
                     reflectors, QuotaCache(registry, self.ledger), pod_events,
                     self.metrics.relists, settings.quota.gpu_quota,

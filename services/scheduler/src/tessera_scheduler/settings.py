@@ -21,9 +21,11 @@ from tessera_scheduler.cache.settings import (
     AgentLeaseSettings,
     ForeignQuotaSettings,
     LedgerSettings,
+    NodeSelectionSettings,
 )
 from tessera_scheduler.keys.signing_keys import SigningKeySettings
 from tessera_scheduler.leadership.kube_scheduler_gate import GateSettings
+from tessera_scheduler.placement_events import PlacementEventSettings
 from tessera_scheduler.visibility.settings import VisibilitySettings
 from tessera_scheduler.webhook.settings import WebhookSettings
 
@@ -51,9 +53,11 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
     keys: SigningKeySettings = SigningKeySettings()
     dialects: SchedulerDialectsSettings = SchedulerDialectsSettings()
     ledger: LedgerSettings = field(default=LedgerSettings(), name="books")
+    nodes: NodeSelectionSettings = NodeSelectionSettings()
     agents: AgentLeaseSettings = AgentLeaseSettings()
     quota: ForeignQuotaSettings = ForeignQuotaSettings()
     bind: BindSettings = BindSettings()
+    placement_events: PlacementEventSettings = PlacementEventSettings()
     packing: PackingSettings = PackingSettings()
     hints: HintSettings = HintSettings()
     extender: HttpSettings = HttpSettings(port=8888, body_bytes=10 * 2**20)

@@ -6,6 +6,7 @@
 - `card_settings`: what an installation says of cards over what their driver says
 - `memory_units`, `capacity_cards`, `card_ids`: units of memory; cards of which a node says totals
 - `lending_terms`, `core_policy`: on what terms a container takes part in lending
+- `hami_core_log_level`: what a container's variables say of the hook's log
 - `monitoring`, `readings`: what an agent knows of a make of hardware, and what it reads
 - `hami_format`: HAMi's wire form, imported from there
 
@@ -53,6 +54,12 @@ from tessera_core.dialect_kit.lending_terms import (
     WrittenTerms,
     plain_terms,
     whole_number,
+)
+from tessera_core.dialect_kit.log_level import (
+    LOG_FILE_ENV,
+    LOG_LEVEL_ENV,
+    STANDARD_ERROR,
+    hami_core_log_level,
 )
 from tessera_core.dialect_kit.memory_units import LEAST_CARD_BYTES, MOST_CARD_BYTES, MemoryUnit
 from tessera_core.dialect_kit.monitoring import CompetingPlugin, MinimumVersion, MonitoringSpec
@@ -102,12 +109,15 @@ __all__ = [
     "INT64_MAX",
     "LEAST_CARD_BYTES",
     "LIMITS_THEN_REQUESTS",
+    "LOG_FILE_ENV",
+    "LOG_LEVEL_ENV",
     "MIB",
     "MOST_CARDS",
     "MOST_CARD_BYTES",
     "PRELOAD",
     "PRELOAD_HOST",
     "SCHEDULER",
+    "STANDARD_ERROR",
     "Admitted",
     "BadLimit",
     "BadQuantity",
@@ -178,6 +188,7 @@ __all__ = [
     "decoder",
     "field_of",
     "find_amount",
+    "hami_core_log_level",
     "integer_quantity",
     "invalid_field",
     "numbered_card_id",

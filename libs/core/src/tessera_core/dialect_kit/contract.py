@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from tessera_core.dialect_kit.card_settings import CardSettings
 from tessera_core.dialect_kit.lending_terms import LendingTerms, WrittenTerms, plain_terms
+from tessera_core.dialect_kit.log_level import no_log_level
 from tessera_core.kube.containers import field_of, roles
 from tessera_schema.cards import Card, Inventory
 from tessera_schema.grants import Share
@@ -285,6 +286,11 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """On what terms a container that speaks it takes part in lending. Never raises."""
     lending_env: frozenset[str] = frozenset()
     """Variables that `lending_terms` reads."""
+    log_level: Callable[[Mapping[str, str]], int] = no_log_level
+    """What a container's variables say of the hook's log: 1 errors, 2 warnings, 3 notes; 0 =
+    nothing. Never raises."""
+    log_env: frozenset[str] = frozenset()
+    """Variables that `log_level` reads."""
     custom_resources: tuple[str, ...] = ()
     """API paths of custom resources that `inventory` reads, one object for each node, named like
     it: `/apis/<group>/<version>/<plural>`."""

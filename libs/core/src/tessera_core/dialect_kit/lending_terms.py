@@ -80,8 +80,10 @@ def terms_of(
 
 
 def variables_of(dialects: Mapping[str, Dialect]) -> frozenset[str]:
-    """All variables that any of these dialects reads for its terms."""
-    return frozenset(name for dialect in dialects.values() for name in dialect.lending_env)
+    """All variables that any of these dialects reads for its terms, or for the hook's log."""
+    return frozenset(
+        name for dialect in dialects.values() for name in dialect.lending_env | dialect.log_env
+    )
 
 
 def plain_terms(_written: WrittenTerms) -> LendingTerms:

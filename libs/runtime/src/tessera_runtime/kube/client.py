@@ -19,6 +19,7 @@ import aiohttp
 from tessera_runtime.errors import ApiForbidden, ApiLost
 from tessera_runtime.kube.api import NONE, Body, Kube, Verb
 from tessera_runtime.kube.credentials import KubeCredentials, open_credentials
+from tessera_runtime.kube.rate_limit import CallRate
 from tessera_runtime.kube.responses import check
 from tessera_runtime.kube.settings import KubeSettings
 
@@ -36,6 +37,7 @@ class HttpKube:
         self._session = session
         self._who = who
         self._settings = settings
+        self._rate = CallRate(settings.qps, settings.burst)
 
     async def call(
         self,
@@ -49,6 +51,7 @@ class HttpKube:
         """See `Kube.call`."""
         try:
             async with asyncio.timeout(self._settings.call_s):
+                await self._rate.turn(path)
                 try:
                     return await self._once(verb, path, query, body, kind)
                 except ApiForbidden as e:
@@ -64,6 +67,7 @@ class HttpKube:
         self, path: str, *, query: Mapping[str, str] = NONE
     ) -> AsyncGenerator[AsyncIterator[bytes]]:
         """See `Kube.stream`."""
+        await self._rate.turn(path)
         async with _closing(await self._begin(path, query)) as response:
             yield _lines(response, path, self._settings.gather_s)
 

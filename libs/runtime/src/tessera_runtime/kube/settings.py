@@ -38,6 +38,11 @@ class KubeSettings(Struct, frozen=True, kw_only=True):
     call_s: Seconds = 5.0
     """Seconds until a call is given up, and for how long afterwards a write may still be done: the
     scheduler's Lease reckons with it. An overloaded API server answers in one or two."""
+    qps: Annotated[float, Meta(ge=0)] = 0.0
+    """Calls a second in the long run, watches included and calls about Leases not; 0 = as many as
+    there are. API Priority and Fairness protects an API server better."""
+    burst: Annotated[int, Meta(gt=0)] = 100
+    """Calls at once, after a quiet time, where `qps` is set."""
     connections: Annotated[int, Meta(gt=0)] = 64
     """Most connections at once; more calls wait, within their deadline."""
     keep_s: Seconds = 30.0

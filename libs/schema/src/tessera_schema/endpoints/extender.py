@@ -25,6 +25,8 @@ class ExtenderArgs(Struct, frozen=True, rename="pascal"):
 
     pod: Pod | None = None
     node_names: msgspec.Raw = msgspec.Raw(b"null")
+    nodes: msgspec.Raw = msgspec.Raw(b"null")
+    """Whole nodes, which only an autoscaler's simulation sends."""
 
 
 class ExtenderFilterResult(Struct, frozen=True, rename="pascal"):
@@ -36,6 +38,20 @@ class ExtenderFilterResult(Struct, frozen=True, rename="pascal"):
     error: str = ""
     failed_and_unresolvable_nodes: dict[str, str] = {}
     """Nodes on which kube-scheduler looks for no victims."""
+
+
+class NodeList(Struct, frozen=True):
+    """Nodes as they were sent."""
+
+    items: Annotated[tuple[msgspec.Raw, ...], Meta(max_length=MOST_NODES)] = ()
+
+
+class ExtenderSimulationResult(Struct, frozen=True, rename="pascal"):
+    """Answer of `/filter` to a call that sends whole nodes."""
+
+    nodes: NodeList = NodeList()
+    error: str = ""
+    failed_and_unresolvable_nodes: dict[str, str] = {}
 
 
 class ExtenderBindingArgs(Struct, frozen=True, rename="pascal"):
@@ -97,6 +113,7 @@ _decode_names = msgspec.json.Decoder(
 _decode_name_set = msgspec.json.Decoder(
     Annotated[frozenset[str], Meta(max_length=MOST_NODES)] | None
 ).decode
+_decode_nodes = msgspec.json.Decoder(NodeList | None).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -115,6 +132,12 @@ def decode_name_set(raw: msgspec.Raw) -> frozenset[str]:
     return _decode_name_set(raw) or frozenset()
 
 
+def decode_nodes(raw: msgspec.Raw) -> tuple[msgspec.Raw, ...]:
+    """Raises msgspec.DecodeError."""
+    found = _decode_nodes(raw)
+    return found.items if found is not None else ()
+
+
 def decode_binding_args(body: bytes) -> ExtenderBindingArgs:
     """Raises msgspec.DecodeError."""
     return _decode_binding(body)
@@ -127,6 +150,7 @@ def decode_preemption_args(body: bytes) -> ExtenderPreemptionArgs:
 
 def encode_result(
     result: ExtenderFilterResult
+    | ExtenderSimulationResult
     | ExtenderBindingResult
     | ExtenderPreemptionResult
     | list[HostPriority],

@@ -1,4 +1,5 @@
-"""What the hook logs in running containers, as settings of the node say: changed while they run."""
+"""What the hook logs in running containers, as settings of the node say: changed while they run. A
+container that says it itself is left alone."""
 
 from __future__ import annotations
 
@@ -32,10 +33,10 @@ class LogLevelReconciler:
 
     async def reconcile(self) -> None:
         """Compare once."""
-        wanted = self._settings.log_level
+        of_node = self._settings.log_level
         for held in self._holdings:
             if held.stage is ContainerStage.RUNNING and held.files is not None:
-                await self._change(held, wanted)
+                await self._change(held, held.log_level or of_node)
 
     async def _change(self, held: Holding, wanted: int) -> None:
         files = held.files

@@ -54,6 +54,8 @@ class PreparedContainer(Struct, frozen=True, kw_only=True):
     terms: LendingTerms
     files: ContainerFiles | None
     """None where the vendor's own tools limit it."""
+    log_level: int = 0
+    """`Holding.log_level`."""
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
@@ -87,7 +89,8 @@ class ContainerPreparer:
             return self.refuse_variable(pod, container, name)
         later_env = {**container.env, **injection.env}
         terms = self._limits.terms(pod, shares, later_env, injection)
-        limits = self._limits.limits(pod, container.name, shares, terms)
+        log_level = self._limits.own_log_level(shares, later_env, injection)
+        limits = self._limits.limits(pod, container.name, shares, terms, log_level)
         key = ContainerKey(uid=pod.uid, container=container.name)
         try:
             resized = granted.grant if granted.grant.revision else None
@@ -96,7 +99,7 @@ class ContainerPreparer:
             return self.refuse_unprepared(pod, container, e)
         return PreparedContainer(
             pod=pod, container=container, granted=granted, env=env, limits=limits, terms=terms,
-            files=files,
+            files=files, log_level=log_level,
         )  # fmt: skip
 
     def commit(
@@ -111,7 +114,7 @@ class ContainerPreparer:
                 key=ContainerKey(uid=pod.uid, container=container.name), id=container.id, pod=pod,
                 shares=granted.shares, limits=prepared.limits, hooked=self._vendor.hooked,
                 files=prepared.files, since=asyncio.get_running_loop().time(), stage=stage,
-                terms=prepared.terms,
+                terms=prepared.terms, log_level=prepared.log_level,
             )
         )  # fmt: skip
         self._holdings.remember(granted.grant)
@@ -178,7 +181,8 @@ class ContainerPreparer:
             return None
         given = self._given(pod, container)
         terms = self._limits.terms(pod, granted, container.env, given)
-        limits = self._limits.limits(pod, container.name, granted, terms)
+        log_level = self._limits.own_log_level(granted, container.env, given)
+        limits = self._limits.limits(pod, container.name, granted, terms, log_level)
         files = self._adopted(key, limits) if adjusted and self._vendor.hooked else None
         return Holding(
             key=key,
@@ -193,6 +197,7 @@ class ContainerPreparer:
             pid=container.pid,
             since=float("-inf"),
             terms=terms,
+            log_level=log_level,
             lowered=cards_below_grant(granted, files.limits) if files else frozenset(),
         )
 

@@ -59,6 +59,8 @@ class Holding(Struct, frozen=True, kw_only=True):
     """None where it has none: not hooked, or started without the agent."""
     stage: ContainerStage = ContainerStage.CREATED
     pid: int = 0
+    log_level: int = 0
+    """Of its hook, as the container itself says; 0 = the node's settings say."""
 
     @property
     def holds(self) -> bool:

@@ -50,13 +50,23 @@ class LimitsCalculator:
         return terms_in(self._dialects, pod.annotations, shares, env, given)
 
     def limits(
-        self, pod: PodSandbox, container: str, shares: Sequence[Share], terms: LendingTerms
-    ) -> HookLimits:
-        """The limits of a container that holds these shares on these terms."""
+        self, pod: PodSandbox, container: str, shares: Sequence[Share], terms: LendingTerms,
+        log_level: int = 0,
+    ) -> HookLimits:  # fmt: skip
+        """The limits of a container that holds these shares on these terms. `log_level` is its
+        own, 0 where the node's settings say."""
         cards = [share.card for share in shares]
         unlimited = self._allowances.unlimited_cards(pod.namespace, terms, cards)
         limits = limits_of(pod, container, shares, terms, unlimited)
-        return replace(limits, log_level=self._settings.log_level)
+        return replace(limits, log_level=log_level or self._settings.log_level)
+
+    def own_log_level(
+        self, shares: Sequence[Share], env: Mapping[str, str], given: Injection
+    ) -> int:
+        """What the container itself says of the hook's log, beyond what it was given; 0 =
+        nothing: the node's settings say."""
+        own = {name: value for name, value in env.items() if name not in given.env}
+        return log_level_in(self._dialects, shares, own)
 
 
 def limits_of(
@@ -74,6 +84,14 @@ def limits_of(
         for share in shares
     )  # fmt: skip
     return HookLimits(container=f"{pod.namespace}/{pod.name}/{container}", cards=cards)
+
+
+def log_level_in(
+    dialects: Mapping[str, Dialect], shares: Sequence[Share], env: Mapping[str, str]
+) -> int:
+    """How much the hook logs: the most that a dialect of the shares says; 0 = none does."""
+    names = {share.dialect for share in shares} & dialects.keys()
+    return max((dialects[name].log_level(env) for name in names), default=0)
 
 
 def terms_in(

@@ -86,6 +86,10 @@ class NodeCache:
             heartbeats=heartbeats_of(node),
         )  # fmt: skip
 
+    def is_known(self, node: str) -> bool:
+        """Whether the watch of nodes shows it."""
+        return node in self._published
+
     def on_list(self, summaries: Iterable[NodeSummary]) -> list[str]:
         """Take a whole list of nodes; those that are gone."""
         listed = set()

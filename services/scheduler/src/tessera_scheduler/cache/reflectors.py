@@ -170,9 +170,11 @@ class NodeRefresher:
                 raw = await self._kube.call(Verb.GET, paths.node(node))
             except ApiNotFound:
                 return True
+            if not self._nodes.is_known(node):  # gone meanwhile, or not selected any more
+                return True
             with suppress(msgspec.DecodeError):  # its own watch reports what is wrong with it
                 self._nodes.on_update(self._nodes.read(raw))
             return True
 
-        if self._nodes_read.is_set():
+        if self._nodes_read.is_set() and self._nodes.is_known(node):
             self._retry_queue.add("look at node", node, read)

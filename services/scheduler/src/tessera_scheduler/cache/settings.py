@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct, field
 
+from tessera_runtime.errors import BadSettings
+
 Seconds = Annotated[float, Meta(gt=0)]
+_KEY: Final = r"[\w./-]+"
+_VALUE: Final = r"[\w.-]*"
+_TERM: Final = (
+    rf"\s*(?:!?{_KEY}|{_KEY}\s*(?:==?|!=)\s*{_VALUE}|{_KEY}\s+(?:in|notin)\s*\([\w.,\s-]*\))\s*"
+)
+_SELECTOR: Final = re.compile(rf"{_TERM}(?:,{_TERM})*")
 
 
 class LedgerSettings(Struct, frozen=True, kw_only=True):
@@ -43,6 +52,22 @@ class LedgerSettings(Struct, frozen=True, kw_only=True):
     """Seconds until such a call is made a second time; doubled from then on."""
     retry_most_s: Seconds = field(default=10.0, name="errand_most_s")
     """Most seconds between two such calls about one pod."""
+
+
+class NodeSelectionSettings(Struct, frozen=True, kw_only=True):
+    """Which nodes the scheduler reads."""
+
+    selector: str = ""
+    """Label selector, such as `pool in (shared,batch),!draining`: other nodes get no pods that ask
+    for shares, whatever cards they have; empty = all nodes."""
+
+    def check(self) -> None:
+        """Raises BadSettings."""
+        if self.selector and not _SELECTOR.fullmatch(self.selector):
+            raise BadSettings(
+                f"nodes.selector: {self.selector!r}: write a label selector as kubectl takes it, "
+                "such as pool=shared or pool in (shared,batch),!draining"
+            )
 
 
 class AgentLeaseSettings(Struct, frozen=True, kw_only=True):

@@ -49,11 +49,14 @@ def node_watches(
     handler: NodeHandler,
     ledger: Ledger,
     pod_events: PodEvents,
+    selector: str = "",
 ) -> list[Watch]:
-    """Watches of nodes, and of namespaces, which say what limits and allowances count."""
+    """Watches of the nodes that the label selector selects, and of namespaces, which say what
+    limits and allowances count."""
     changed = namespaces.LedgerNamespaces(ledger, pod_events.freed.publish)
+    query = {"labelSelector": selector} if selector else {}
     return [
-        reflectors.make(ListWatch(paths.NODES, nodes.read), handler, "nodes"),
+        reflectors.make(ListWatch(paths.NODES, nodes.read, query), handler, "nodes"),
         reflectors.make(namespaces.watched(), changed, "namespaces"),
     ]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from tessera_core.scheduling.filter import Filter
+from tessera_core.scheduling.simulation import ScaleUpSimulation, is_simulation
 from tessera_runtime.metrics import Counter
 from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_runtime.tracing import tracing
 from tessera_scheduler.cache.placement_orders import PlacementOrders
 from tessera_scheduler.events import AllocationEvents, trace_of
-from tessera_schema.endpoints.extender import decode_args
+from tessera_scheduler.placement_events import PlacementEvents
+from tessera_schema.endpoints.extender import decode_args, decode_names
 from tessera_schema.kube import Pod
 
 
@@ -23,6 +25,8 @@ class FilterCalls:
         allocation_events: AllocationEvents,
         refusals: Counter,
         clock: MonotonicClock,
+        simulation: ScaleUpSimulation,
+        placement_events: PlacementEvents,
     ) -> None:
         """`orders` learn of each pod before it is placed."""
         self._filter = filter_
@@ -30,10 +34,15 @@ class FilterCalls:
         self._allocation_events = allocation_events
         self._refusals = refusals
         self._clock = clock
+        self._simulation = simulation
+        self._placement_events = placement_events
 
     def answer(self, body: bytes) -> bytes:
         """The answer to a body of `/filter`. Raises msgspec.DecodeError for what is none."""
         args = decode_args(body)
+        if is_simulation(args):
+            return self._simulation.answer(args)
+        scores = self._placement_events.scores(args)
         parent = ""
         if args.pod is not None:
             parent = trace_of(args.pod.metadata.annotations)
@@ -45,6 +54,8 @@ class FilterCalls:
                 self._refusals.labels(answer.reason.wire).inc()
                 span.set(reason=answer.reason.wire)
             self._allocation_events.answered(answer, span.traceparent)
+        if scores:
+            self._placement_events.answered(answer, scores, len(decode_names(args.node_names)))
         return answer.body
 
 

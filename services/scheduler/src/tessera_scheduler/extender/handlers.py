@@ -21,6 +21,7 @@ from tessera_scheduler.binding.binder import Binder
 from tessera_scheduler.extender.filter import FilterCalls
 from tessera_scheduler.leadership.leader import Leadership
 from tessera_scheduler.metrics import SchedulerMetrics
+from tessera_scheduler.placement_events import PlacementEvents
 from tessera_schema.endpoints.extender import (
     ExtenderBindingResult,
     ExtenderPreemptionResult,
@@ -52,6 +53,7 @@ class Extender:
         prioritizer: Prioritizer,
         preemption: PreemptionCheck,
         binder: Binder,
+        placement_events: PlacementEvents,
         clock: MonotonicClock,
     ) -> None:
         """All are shared with the rest of the scheduler."""
@@ -60,6 +62,7 @@ class Extender:
         self._prioritizer = prioritizer
         self._preemption = preemption
         self._binder = binder
+        self._placement_events = placement_events
         self._clock = clock
 
     def filter(self, body: bytes) -> bytes:
@@ -70,7 +73,10 @@ class Extender:
     async def bind(self, body: bytes) -> bytes:
         """Answer `/bind`."""
         self._check_leading()
-        error = await self._binder.bind(decode_binding_args(body), self._clock.time())
+        args = decode_binding_args(body)
+        error = await self._binder.bind(args, self._clock.time())
+        if error:
+            self._placement_events.not_bound(args, error)
         return encode_result(ExtenderBindingResult(error=error))
 
     def prioritize(self, body: bytes) -> bytes:

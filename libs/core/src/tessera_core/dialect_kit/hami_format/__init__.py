@@ -25,7 +25,6 @@ from tessera_core.dialect_kit.hami_format.device_lists import (
     list_text,
     shares_in_list,
 )
-from tessera_core.dialect_kit.hami_format.node_config import log_level_of
 from tessera_core.dialect_kit.hami_format.node_register import (
     RegisteredCard,
     card_of,
@@ -52,6 +51,7 @@ from tessera_core.dialect_kit.hami_format.policies import (
     policy_of,
     policy_warnings,
 )
+from tessera_core.dialect_kit.log_level import log_level_of
 
 __all__ = [
     "CARD_POLICIES",

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_core.dialect_kit.card_settings import CardSettings
+from tessera_core.dialect_kit.log_level import log_level_of
 
 _LIST: Final = "nodeconfig"
 _NAME: Final = "name"
@@ -78,11 +79,6 @@ def read_node_config(
                 ignored.append(f"{path}: {next(iter(fields.values()))!r}: {said}")
         nodes.append(ConfiguredNode(values[_NAME], settings))
     return tuple(nodes), tuple(ignored)
-
-
-def log_level_of(hamis: int) -> int:
-    """The hook's log level for a value of LIBCUDA_LOG_LEVEL: 1 errors, 2 warnings, 3 all."""
-    return min(max(hamis, 1), 3)
 
 
 def _read(path: str, values: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:

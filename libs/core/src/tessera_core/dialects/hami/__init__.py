@@ -16,6 +16,7 @@ from typing import Final
 
 from tessera_core.dialect_kit import (
     CORE_POLICY_ENV,
+    LOG_LEVEL_ENV,
     MIB,
     Capacity,
     Dialect,
@@ -24,6 +25,7 @@ from tessera_core.dialect_kit import (
     Measure,
     QuotaUnit,
     claim_by_name,
+    hami_core_log_level,
 )
 from tessera_core.dialect_kit.hami_format import POLICY_KEYS, binding_labels
 from tessera_core.dialects.hami import result_annotations
@@ -72,6 +74,8 @@ def dialect(options: Options) -> Dialect:
         recorded=partial(result_annotations.recorded, options),
         lending_terms=terms,
         lending_env=frozenset({CORE_POLICY_ENV, PRIORITY_ENV}),
+        log_level=hami_core_log_level,
+        log_env=frozenset({LOG_LEVEL_ENV}),
         card_settings=options.card_settings,
         reads_node_config=True,
         example=_example(options),

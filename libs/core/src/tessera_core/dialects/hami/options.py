@@ -90,8 +90,8 @@ class HamiOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Set NVIDIA_VISIBLE_DEVICES=none in containers that ask for no card, of pods that ask for
     nothing as well (overwriteEnv)."""
     lib_cuda_log_level: str = ""
-    """LIBCUDA_LOG_LEVEL of containers that set none, and what the hook logs in them; empty = left
-    alone (libCudaLogLevel)."""
+    """LIBCUDA_LOG_LEVEL of containers that set none, by which the hook logs to standard error: 0
+    errors, 1 warnings, 3 everything; empty = left alone (libCudaLogLevel)."""
     device_split_count: int = 0
     """Containers that may share a card; 0 = as the agent is set (deviceSplitCount)."""
     device_core_scaling: float = 1

@@ -8,6 +8,9 @@ from uuid import NAMESPACE_OID, uuid5
 
 from tessera_core.dialect_kit import (
     CORE_POLICY_ENV,
+    LOG_FILE_ENV,
+    LOG_LEVEL_ENV,
+    STANDARD_ERROR,
     Card,
     Container,
     Injection,
@@ -32,7 +35,6 @@ ALLOCATED: Final = "hami.io/vgpu-devices-allocated"
 """The same list, which stays."""
 MIG_ALLOCATIONS: Final = "hami.io/vgpu-mig-allocations"
 KEYS: Final = (*RESULT_KEYS, TO_ALLOCATE, ALLOCATED, MIG_ALLOCATIONS)
-LOG_LEVEL_ENV: Final = "LIBCUDA_LOG_LEVEL"
 
 
 def annotate(placed: Placed) -> dict[str, str]:
@@ -59,6 +61,8 @@ def inject(options: HamiOptions, placed: Placed, container: Container) -> Inject
         env["CUDA_OVERSUBSCRIBE"] = "true"
     if options.lib_cuda_log_level and LOG_LEVEL_ENV not in said:
         env[LOG_LEVEL_ENV] = options.lib_cuda_log_level
+    if LOG_LEVEL_ENV in said | env.keys() and LOG_FILE_ENV not in said:
+        env[LOG_FILE_ENV] = STANDARD_ERROR  # where HAMi-core logs
     if options.disable_core_limit and CORE_POLICY_ENV not in said:
         env[CORE_POLICY_ENV] = "disable"
     if OPT_OUT_ENV in said:
