@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from tessera_agent.agent import Agent
 from tessera_agent.api.grant_keys import StoredKeySettings
+from tessera_agent.delivery.settings import CardDelivery
 from tessera_agent.device_plugin.settings import PluginSettings
 from tessera_agent.devices.settings import HealthSettings, InventorySettings
 from tessera_agent.nri_plugin.settings import NriSettings
-from tessera_agent.readers.device_handover import CardDelivery
 from tessera_agent.settings import AgentSettings
 from tessera_agent.startup import open_agent
 from tessera_agent.usage.settings import UsageSettings

@@ -1,55 +1,64 @@
-"""A card comes by its CDI name, as device nodes, or by the vendor's variable, and limited."""
+"""What kubelet is answered for a container's cards, by each strategy, and limited."""
 
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.device_plugin.settings import PluginSettings
-from tessera_agent.readers.device_handover import (
-    HandoverMethod,
-    NoDeviceNode,
-    device_handover_of,
-    hand_over,
-)
+from tessera_agent.delivery.settings import DeliverySettings, DeviceIdStrategy, DeviceListStrategy
 from tessera_core.hook.limits_file import PATH
 from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD
 from tessera_core.hook.usage_file import PATH as USAGE_PATH
 from tessera_kubelet.device_plugin.types import ContainerAllocation
 from tessera_kubelet.errors import NotAdmitted
-from tessera_schema.cards import Card
-from tessera_schema.injections import Injection
 from tessera_testing.readers import a_reading
 from tests.agent.deviceplugin.kubelet_node import GPU, a_node
 from tests.agent.nri.runtime_node import VISIBLE, a_share, metric
 
-CARD = Card(id="GPU-7", index=7, vendor="nvidia", memory_bytes=1, minor=3)
+OWN = {HOOK_LIBRARY, PRELOAD, PATH, USAGE_PATH}
+MOUNTS = "/var/run/nvidia-container-devices"
 
 
-async def given(folder: Path, by: HandoverMethod) -> ContainerAllocation:
+async def given(
+    folder: Path, strategy: DeviceListStrategy = DeviceListStrategy.AUTO,
+    ids: DeviceIdStrategy = DeviceIdStrategy.UUID,
+) -> ContainerAllocation:  # fmt: skip
     async with a_node(folder) as node:
         node.reader.show(replace(a_reading(0), minor=0), replace(a_reading(1), minor=1))
-        async with node.agent(plugin=PluginSettings(cards=by)):
+        async with node.agent(delivery=DeliverySettings(strategy=strategy, ids=ids)):
             await node.bind("job", a_share(), a_share(card=1), asks={"main": {GPU: 2}})
             return (await node.admit("job"))["main"]
 
 
 async def test_by_name_and_the_vendors_runtime_gives_nothing(folder: Path) -> None:
-    answer = await given(folder, HandoverMethod.CDI)
+    answer = await given(folder)
     assert answer.cdi_devices == ("nvidia.com/gpu=GPU-0", "nvidia.com/gpu=GPU-1")
     assert answer.env[VISIBLE] == "void"
-    assert {m.destination for m in answer.mounts} == {HOOK_LIBRARY, PRELOAD, PATH, USAGE_PATH}
+    assert {m.destination for m in answer.mounts} == OWN
     assert answer.devices == ()
 
 
+async def test_by_name_in_an_annotation(folder: Path) -> None:
+    answer = await given(folder, DeviceListStrategy.CDI_ANNOTATIONS, DeviceIdStrategy.INDEX)
+    assert answer.annotations == {"cdi.k8s.io/tessera_nvidia": "nvidia.com/gpu=0,nvidia.com/gpu=1"}
+    assert (answer.cdi_devices, answer.env[VISIBLE]) == ((), "void")
+
+
 async def test_by_the_vendors_variable(folder: Path) -> None:
-    answer = await given(folder, HandoverMethod.ENV)
+    answer = await given(folder, DeviceListStrategy.ENVVAR)
     assert answer.env[VISIBLE] == "GPU-0,GPU-1"
     assert (answer.cdi_devices, answer.devices) == ((), ())
 
 
+async def test_by_the_names_of_mounts(folder: Path) -> None:
+    answer = await given(folder, DeviceListStrategy.VOLUME_MOUNTS)
+    assert answer.env[VISIBLE] == MOUNTS
+    named = {m.destination: m.source for m in answer.mounts if m.destination not in OWN}
+    assert named == {f"{MOUNTS}/GPU-0": "/dev/null", f"{MOUNTS}/GPU-1": "/dev/null"}
+
+
 async def test_as_device_nodes_and_the_vendors_runtime_gives_the_driver(folder: Path) -> None:
-    answer = await given(folder, HandoverMethod.NODES)
+    answer = await given(folder, DeviceListStrategy.NODES)
     assert [d.path for d in answer.devices if d.path[-1].isdecimal()] == [
         "/dev/nvidia0", "/dev/nvidia1",
     ]  # fmt: skip
@@ -57,15 +66,14 @@ async def test_as_device_nodes_and_the_vendors_runtime_gives_the_driver(folder: 
     assert answer.cdi_devices == ()
 
 
-def test_a_card_whose_device_node_is_not_known_is_not_given_so() -> None:
-    handing = device_handover_of("nvidia")
-    assert handing is not None
-    with pytest.raises(NoDeviceNode, match="the device node of card GPU-7 is not known"):
-        hand_over(handing, HandoverMethod.NODES, Injection(), [replace(CARD, minor=-1)])
-    there = replace(handing, nodes=("/dev/null", "/dev/not-there"))
-    assert hand_over(there, HandoverMethod.NODES, Injection(), [CARD]).injection.devices == (
-        "/dev/nvidia3", "/dev/null",
-    )  # fmt: skip
+async def test_a_card_whose_device_node_is_not_known_is_not_given_so(folder: Path) -> None:
+    nodes = DeliverySettings(strategy=DeviceListStrategy.NODES)
+    async with a_node(folder) as node, node.agent(delivery=nodes) as agent:
+        await node.bind("job", a_share())
+        with pytest.raises(NotAdmitted, match=r"device node of card GPU-0 is not known.*STRATEGY"):
+            await node.admit("job")
+        assert metric(agent, 'tessera_agent_refusals_total{why="ContainerNotPrepared"}') == 1
+        assert len(agent.holdings) == 0
 
 
 async def test_what_an_image_may_set_is_emptied(folder: Path) -> None:

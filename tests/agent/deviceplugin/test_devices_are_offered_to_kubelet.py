@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from tessera_agent.device_plugin.device_list import MOST_IDS, amounts
 from tessera_agent.devices.competing_plugins import competing_plugins_on
-from tessera_agent.readers.device_handover import CardDelivery, device_handover_by
 from tessera_agent.settings import AgentSettings
 from tessera_core.inventory.extended_resources import names_of
 from tessera_core.vendors.nvidia import MONITORING
@@ -88,16 +87,10 @@ async def test_another_plugins_names_are_not_taken_over(folder: Path) -> None:
                 assert "not offered" in agent.problem()
 
 
-def test_a_vendor_with_a_plugin_of_its_own_is_left_to_it() -> None:
-    settings = AgentSettings(node=NODE, vendor="iluvatar", giving=CardDelivery.ALLOCATE)
-    with pytest.raises(BadSettings, match=r"giving: allocate: .* iluvatar .*: write runtime"):
-        device_handover_by(settings.giving, settings.vendor)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("TESSERA_GIVING", "nri"), ("TESSERA_PLUGIN_CARDS", "index"),
+        ("TESSERA_GIVING", "nri"), ("TESSERA_PLUGIN_NUMA", "1"),
         ("TESSERA_PLUGIN_WAIT_S", "0"), ("TESSERA_PLUGIN_WAIT_S", "60"),
         ("TESSERA_PLUGIN_CALL_S", "-1"), ("TESSERA_PLUGIN_LOOK_S", "0"),
     ],

@@ -24,6 +24,8 @@ from tessera_agent.containers.hook_files import HookFiles
 from tessera_agent.containers.limits import LimitsCalculator
 from tessera_agent.containers.mounts import ProcMounts
 from tessera_agent.containers.namespace_allowances import LabelledNamespaces, NamespaceAllowances
+from tessera_agent.delivery.injector import DeviceInjector
+from tessera_agent.delivery.toolkit import ToolkitGate
 from tessera_agent.devices.cards import CardHealthTracker
 from tessera_agent.devices.cards_publisher import CardsPublisher
 from tessera_agent.devices.competing_plugins import CompetingPlugins
@@ -84,6 +86,8 @@ class Agent:
         annotation: CardsAnnotationWriter,
         outbox: Outbox,
         events: EventRecorder,
+        injector: DeviceInjector,
+        toolkit: ToolkitGate,
     ) -> None:
         """Use `open_agent`."""
         settings, clock = environment.settings, environment.clock
@@ -96,6 +100,8 @@ class Agent:
         self.holdings = ContainerRegistry()
         self.keys = StoredGrantKeys(Path(settings.folder))
         self.pods = NodePods()
+        self.injector = injector
+        self.toolkit = toolkit
         self.files = HookFiles(Path(settings.folder), clock)
 
         # 1. The node's cards.
@@ -171,7 +177,7 @@ class Agent:
 
     def problem(self) -> str:
         """Why containers cannot get cards now; empty when they can."""
-        if problem := self.delivery.problem():
+        if problem := self.toolkit.problem() or self.delivery.problem():
             return problem
         if self.keys.verifier is None:
             return "the scheduler's public keys have not been read yet"
@@ -206,7 +212,7 @@ class Agent:
     def _plugin(self, regions: Regions) -> CardsPlugin:
         hidden = HiddenCards(self.vendor, self.devices, self.settings.nri.exempt_namespaces)
         creation = CreationHandler(
-            self.vendor, self.admitter, self.preparer, self.device_check, hidden
+            self.vendor, self.admitter, self.preparer, self.device_check, hidden, self.injector
         )
         return CardsPlugin(
             creation, self.preparer, self.holdings, device_check=self.device_check, hidden=hidden,

@@ -52,6 +52,8 @@ class ContainerAlert(StrEnum):
     """Kubelet asks for a container, and none fits."""
     MISMATCH = "AllocatedToAnother"
     """Kubelet counts for another container what this one was given."""
+    NOT_ALIGNED = "NumaNotAligned"
+    """Kubelet aligned the container with another NUMA node than that of its cards."""
     OTHER_CARDS = "OtherCardsGiven"
     """The vendor's plugin gave a container other cards than its pod was granted."""
     NOT_ENFORCED = "LimitsNotEnforced"

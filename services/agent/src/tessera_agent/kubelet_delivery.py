@@ -19,7 +19,6 @@ from tessera_agent.device_plugin.pod_finder import PodFinder
 from tessera_agent.device_plugin.pre_start import PreStartCheck
 from tessera_agent.device_plugin.recovery import AllocationRecovery
 from tessera_agent.devices.competing_plugins import PREFIX
-from tessera_agent.readers.device_handover import DeviceHandover
 from tessera_agent.settings import AgentSettings
 from tessera_core.dialect_kit.lending_terms import variables_of
 from tessera_core.inventory.extended_resources import allocated_names
@@ -34,7 +33,7 @@ _MORE_S: Final = 10.0
 
 @asynccontextmanager
 async def open_kubelet_delivery(
-    environment: ServiceEnvironment[AgentSettings], agent: Agent, handover: DeviceHandover
+    environment: ServiceEnvironment[AgentSettings], agent: Agent
 ) -> AsyncGenerator[KubeletDelivery]:
     """The delivery, with what was allocated before loaded; its work is the caller's to start."""
     settings = environment.settings
@@ -45,7 +44,7 @@ async def open_kubelet_delivery(
         await lifecycle.load()
         yield KubeletDelivery(
             allocations,
-            _allocator(environment, agent, handover, allocations, resources),
+            _allocator(environment, agent, allocations, resources),
             PreStartCheck(
                 agent.admitter, agent.preparer, allocations, resources, holdings=agent.holdings,
                 pods=agent.pods, publisher=agent.publisher,
@@ -54,6 +53,7 @@ async def open_kubelet_delivery(
             DeviceListUpdater(
                 DeviceLists(), environment.registry, settings.vendor,
                 allocated_names(environment.registry, settings.vendor), agent.devices, allocations,
+                numa=settings.plugin.numa,
             ),
             Path(settings.inventory.kubelet_folder) / "device-plugins",
             DevicePluginSettings(prefix=PREFIX, answer_s=settings.plugin.wait_s + _MORE_S),
@@ -61,18 +61,17 @@ async def open_kubelet_delivery(
 
 
 def _allocator(
-    environment: ServiceEnvironment[AgentSettings], agent: Agent, handover: DeviceHandover,
-    allocations: Allocations, resources: PodResources,
+    environment: ServiceEnvironment[AgentSettings], agent: Agent, allocations: Allocations,
+    resources: PodResources,
 ) -> Allocator:  # fmt: skip
     settings = environment.settings.plugin
     finder = PodFinder(
         environment.kube, agent.pods, allocations, resources, settings.wait_s / 2,
         variables_of(environment.registry.readers),
     )  # fmt: skip
-    renderer = AllocationRenderer(agent.vendor, handover, settings.cards, agent.devices)
     return Allocator(
-        finder, agent.admitter, agent.preparer, allocations, renderer, agent.publisher,
-        wait_s=settings.wait_s,
+        finder, agent.admitter, agent.preparer, allocations, AllocationRenderer(agent.vendor),
+        agent.publisher, injector=agent.injector, wait_s=settings.wait_s,
     )  # fmt: skip
 
 

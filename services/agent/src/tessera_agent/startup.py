@@ -19,13 +19,16 @@ from msgspec import UNSET
 from tessera_agent.agent import Agent
 from tessera_agent.api import grant_keys, pods
 from tessera_agent.containers import namespace_allowances
+from tessera_agent.delivery.gated_reader import GatedReader
+from tessera_agent.delivery.injector import load_injector
+from tessera_agent.delivery.settings import CardDelivery
+from tessera_agent.delivery.toolkit import ToolkitGate
 from tessera_agent.devices import node_settings
 from tessera_agent.devices.extended_resources import ExtendedResources
 from tessera_agent.devices.heartbeat import AgentHeartbeat
 from tessera_agent.devices.message_key import load_message_signer
 from tessera_agent.devices.node_annotation import CardsAnnotationWriter
 from tessera_agent.readers import CardReader, open_reader
-from tessera_agent.readers.device_handover import device_handover_by
 from tessera_agent.settings import AgentSettings
 from tessera_core.inventory.extended_resources import amounts_of
 from tessera_kubelet.background import open_tasks
@@ -47,14 +50,17 @@ async def open_agent(
     if settings.vendor not in environment.registry.vendors:
         known = ", ".join(sorted(environment.registry.vendors))
         raise BadSettings(f"vendor: {settings.vendor!r}: write one of {known}")
-    handover = device_handover_by(settings.giving, settings.vendor)
+    injector = await load_injector(
+        settings.vendor, settings.giving, settings.delivery, settings.reader.root
+    )
+    allocates = settings.giving is CardDelivery.ALLOCATE
     signer = await load_message_signer(Path(settings.folder), settings.vendor)
     annotation = CardsAnnotationWriter(
         kube,
         settings.inventory,
         settings.node,
         settings.vendor,
-        UNSET if handover is None else ALLOCATE,
+        ALLOCATE if allocates else UNSET,
         signer.public,
     )
     async with AsyncExitStack() as stack:
@@ -77,15 +83,17 @@ async def open_agent(
                     settings.vendor, settings.reader, annotation, environment.registry, clock
                 )
             )
-        agent = Agent(environment, reader, annotation, outbox, events)
+        toolkit = ToolkitGate(settings.toolkit)
+        reader = GatedReader(reader, toolkit, injector)
+        agent = Agent(environment, reader, annotation, outbox, events, injector, toolkit)
         await agent.keys.load()
         await agent.card_settings.load()
         await agent.devices.poll()
-        if handover is not None:
+        if allocates:
             # Imported here: it brings gRPC, which agents of the runtime do without.
             from tessera_agent.kubelet_delivery import open_kubelet_delivery
 
-            agent.delivery = await enter(open_kubelet_delivery(environment, agent, handover))
+            agent.delivery = await enter(open_kubelet_delivery(environment, agent))
         tasks = await enter(open_tasks())
         _start(tasks, agent, environment, annotation)
         yield agent
@@ -113,6 +121,7 @@ def _start(
         "inventory": annotation.keep(),
         "advertising": advertised.keep(),
         "devices": agent.devices.watch(),
+        "toolkit": agent.toolkit.run(),
         "grant keys": keys.run(),
         "grant keys on disk": agent.keys.keep(),
         "settings of cards": card_settings.run(),
@@ -129,7 +138,7 @@ def _start(
         "lending": agent.lending.run(),
         "bounds of lending": agent.bounds.follow(bus, settings.node),
         "heartbeat": heartbeat.run(agent.problem),
-        **agent.delivery.work(),
+        **{name: agent.toolkit.hold(work) for name, work in agent.delivery.work().items()},
     }.items():
         tasks.create_task(work, name=what)
 

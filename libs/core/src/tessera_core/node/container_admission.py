@@ -72,6 +72,8 @@ class Granted(Struct, frozen=True, kw_only=True):
     grant: Grant
     shares: tuple[Share, ...]
     """Of this vendor's cards, each with the id of a card that is here."""
+    cards: tuple[Card, ...] = ()
+    """The cards of the shares, each once."""
     injection: Injection
     """Without the hook's files, which are the agent's to make."""
 
@@ -141,7 +143,7 @@ def admit_container(asked: ContainerCreation, scene: NodeContext) -> AdmissionDe
     injection = container_injection(
         asked.container, grant, shares, vendor=scene.vendor, vendors=scene.vendors, cards=cards
     )
-    return Granted(grant=grant, shares=shares, injection=injection)
+    return Granted(grant=grant, shares=shares, cards=tuple(cards.values()), injection=injection)
 
 
 def granted(asked: ContainerCreation, scene: NodeContext) -> Grant | NoDevices | Refused:

@@ -23,8 +23,9 @@ from tessera_agent.containers.adjustment import disarmed, irreplaceable_variable
 from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey, HookFiles
 from tessera_agent.containers.limits import LimitsCalculator, cards_below_grant, in_force
+from tessera_agent.delivery.injector import DevicesMissing
+from tessera_agent.delivery.settings import CardDelivery
 from tessera_agent.events import EventPublisher
-from tessera_agent.readers.device_handover import CardDelivery
 from tessera_core.dialect_kit.contract import Vendor
 from tessera_core.dialect_kit.lending_terms import LendingTerms
 from tessera_core.hook.limits_file import HookLimits
@@ -146,6 +147,13 @@ class ContainerPreparer:
         """Report the same because of what could not be made for it."""
         message = f"what limits it cannot be made: {error}: see the agent's folder on the node"
         refused = Refused(why=RefusalReason.NOT_PREPARED, message=message)
+        return self.refuse(pod, container.name, refused)
+
+    def refuse_devices(
+        self, pod: PodSandbox, container: ContainerInfo, error: DevicesMissing
+    ) -> Refused:
+        """Report the same because of a device that it must have."""
+        refused = Refused(why=RefusalReason.NOT_PREPARED, message=str(error))
         return self.refuse(pod, container.name, refused)
 
     def refuse_variable(self, pod: PodSandbox, container: ContainerInfo, name: str) -> Refused:

@@ -1,28 +1,12 @@
-"""What the runtime is answered for a container, and which of the container's own variables and
-mounts would give it other cards."""
+"""Which of a container's own variables and mounts would give it other cards."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from posixpath import normpath
-from stat import S_ISBLK
 
 from tessera_core.dialect_kit.contract import Vendor
-from tessera_kubelet.nri.types import Adjustment, ContainerInfo, NriDevice
-from tessera_schema.injections import Injection, Mount
-
-
-def adjustment_of(
-    injection: Injection, env: Mapping[str, str], files: Sequence[Mount]
-) -> Adjustment:
-    """The runtime's answer for a container that holds shares: its variables, and the mounts of its
-    files. Raises OSError where a device node is not there."""
-    return Adjustment(
-        env=env, mounts=(*injection.mounts, *files), annotations=injection.annotations,
-        devices=tuple(_device(path) for path in injection.devices),
-    )  # fmt: skip
+from tessera_kubelet.nri.types import ContainerInfo
 
 
 def disarmed(vendor: Vendor, env: Mapping[str, str]) -> dict[str, str]:
@@ -60,11 +44,3 @@ def sees_cards(vendor: Vendor, env: Mapping[str, str]) -> bool:
         env.get(name, value) not in vendor.guarded_env.get(name, frozenset({value}))
         for name, value in vendor.deny.items()
     )
-
-
-def _device(path: str) -> NriDevice:
-    found = Path(path).stat()
-    return NriDevice(
-        path=path, major=os.major(found.st_rdev), minor=os.minor(found.st_rdev),
-        type="b" if S_ISBLK(found.st_mode) else "c",
-    )  # fmt: skip

@@ -9,14 +9,19 @@ room next to what runs is decided at the start (`pre_start`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from tessera_agent.admission.admission import ContainerAdmitter
-from tessera_agent.admission.prepare import ContainerPreparer, refusal_text
+from tessera_agent.admission.prepare import (
+    ContainerPreparer,
+    PreparedContainer,
+    refusal_text,
+)
 from tessera_agent.containers.holdings import ContainerStage
+from tessera_agent.delivery.injector import DeviceInjector, DevicesMissing
 from tessera_agent.device_plugin.allocations import (
     NOT_KNOWN,
     Allocations,
@@ -24,10 +29,10 @@ from tessera_agent.device_plugin.allocations import (
     RecordedAllocation,
 )
 from tessera_agent.device_plugin.answer import AllocationRenderer
+from tessera_agent.device_plugin.device_ids import numa_nodes_of
 from tessera_agent.device_plugin.pod_finder import FoundContainer, NoContainerFound, PodFinder
 from tessera_agent.device_plugin.pod_match import RequestingContainer
 from tessera_agent.events import ContainerAlert, EventPublisher
-from tessera_agent.readers.device_handover import NoDeviceNode
 from tessera_core.node.container_admission import (
     AdmissionDecision,
     Granted,
@@ -51,7 +56,7 @@ class Allocator:
     def __init__(
         self, finder: PodFinder, admitter: ContainerAdmitter, preparer: ContainerPreparer,
         allocations: Allocations, renderer: AllocationRenderer, publisher: EventPublisher, *,
-        wait_s: float,
+        injector: DeviceInjector, wait_s: float,
     ) -> None:  # fmt: skip
         """`wait_s`: seconds for which kubelet waits while no single container matches."""
         self._finder = finder
@@ -60,6 +65,7 @@ class Allocator:
         self._allocations = allocations
         self._renderer = renderer
         self._publisher = publisher
+        self._injector = injector
         self._wait_s = wait_s
         self._turn = asyncio.Lock()
 
@@ -170,12 +176,12 @@ class Allocator:
         self, found: FoundContainer, granted: Granted, entry: RecordedAllocation
     ) -> ContainerAllocation | AllocateRefused:
         try:
-            devices = await self._renderer.hand_over(granted)
+            devices = self._injector.inject(granted.injection, granted.cards)
             await self._allocations.put(entry)
-        except NoDeviceNode as e:
-            message = f"{e}: have the agent give cards by another way than device nodes"
-            refused = Refused(why=RefusalReason.CARD_UNKNOWN, message=message)
-            return self._refuse(found.pod, entry.container, refused)
+        except DevicesMissing as e:
+            return AllocateRefused(
+                refusal_text(self._preparer.refuse_devices(found.pod, found.container, e))
+            )
         except OSError as e:
             refused = Refused(why=RefusalReason.NOT_PREPARED, message=_unwritten(e))
             return self._refuse(found.pod, entry.container, refused)
@@ -186,8 +192,20 @@ class Allocator:
             return AllocateRefused(refusal_text(prepared))
         answer = self._renderer.render(devices, prepared.env, prepared.mounts)
         self._preparer.commit(prepared, ContainerStage.ALLOCATED)
+        self._compare_numa(prepared, entry)
         await self._record(replace(entry, step=AllocationStep.ALLOCATED))
         return answer
+
+    def _compare_numa(self, prepared: PreparedContainer, entry: RecordedAllocation) -> None:
+        """Report cards that are elsewhere than kubelet aligned the container with."""
+        chosen = numa_nodes_of(entry.ids)
+        cards = {card.numa for card in prepared.granted.cards}
+        if chosen and not cards <= chosen:
+            self._publisher.alert(
+                prepared.pod, entry.container, ContainerAlert.NOT_ALIGNED,
+                f"its cards are on NUMA node {_listed(cards)}, and kubelet aligned it with "
+                f"{_listed(chosen)}: it chooses by what is free, and runs all the same",
+            )  # fmt: skip
 
     async def _record(self, entry: RecordedAllocation) -> None:
         """The entry is known whether it is written or not; a start is not allowed before it is."""
@@ -222,6 +240,10 @@ def _entry(
 def _sandbox(one: RequestingContainer) -> PodSandbox:
     pod = one.pod
     return PodSandbox(id=pod.uid, name=pod.name, uid=pod.uid, namespace=pod.namespace)
+
+
+def _listed(nodes: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(nodes)))
 
 
 def _unwritten(error: OSError) -> str:

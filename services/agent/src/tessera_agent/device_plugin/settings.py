@@ -6,7 +6,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_agent.readers.device_handover import HandoverMethod
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.settings import Seconds
 
@@ -17,9 +16,10 @@ MOST_WAIT_S: Final = 15.0
 class PluginSettings(Struct, frozen=True, kw_only=True):
     """The device plugin, where kubelet asks for cards (TESSERA_GIVING=allocate)."""
 
-    cards: HandoverMethod = HandoverMethod.CDI
-    """How cards are handed over: `cdi`, `nodes` or `env`. A pod's own variable cannot give it a
-    card that comes by name, where the vendor's runtime is not the one that runs it."""
+    numa: bool = False
+    """Whether kubelet is shown which NUMA nodes its devices are of, for its TopologyManager with
+    another policy than `none`. Kubelet chooses a NUMA node by what is free, and the scheduler
+    chooses the card: one that is elsewhere is reported."""
     wait_s: Seconds = 5.0
     """Seconds for which the pod that kubelet asks for may be unknown here, or two that could be
     meant: kubelet admits no other pod meanwhile, and one that is refused has failed for good."""

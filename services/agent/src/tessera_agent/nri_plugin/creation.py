@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from tessera_agent.admission.admission import ContainerAdmitter
 from tessera_agent.admission.device_check import DeviceCheck
 from tessera_agent.admission.prepare import ContainerPreparer, PreparedContainer, refusal_text
-from tessera_agent.containers.adjustment import adjustment_of, disarmed, irreplaceable_variable
+from tessera_agent.containers.adjustment import disarmed, irreplaceable_variable
+from tessera_agent.delivery.injector import DeviceInjector, DevicesMissing, InjectedDevices
 from tessera_agent.nri_plugin.hidden_cards import HiddenCards
 from tessera_core.dialect_kit.contract import Vendor
 from tessera_core.node.container_admission import Granted, NoDevices, Refused
@@ -20,13 +23,14 @@ class CreationHandler:
 
     def __init__(
         self, vendor: Vendor, admitter: ContainerAdmitter, preparer: ContainerPreparer,
-        device_check: DeviceCheck, hidden: HiddenCards,
+        device_check: DeviceCheck, hidden: HiddenCards, injector: DeviceInjector,
     ) -> None:  # fmt: skip
         self._vendor = vendor
         self._admitter = admitter
         self._preparer = preparer
         self._device_check = device_check
         self._hidden = hidden
+        self._injector = injector
 
     def create_container(
         self, pod: PodSandbox, container: ContainerInfo
@@ -67,11 +71,16 @@ class CreationHandler:
     def _with_cards(
         self, pod: PodSandbox, container: ContainerInfo, granted: Granted
     ) -> Adjustment | Refused:
+        try:
+            devices = self._injector.inject(granted.injection, granted.cards)
+        except DevicesMissing as e:
+            return self._preparer.refuse_devices(pod, container, e)
+        granted = replace(granted, injection=devices.injection)
         prepared = self._preparer.prepare(pod, container, granted)
         if isinstance(prepared, Refused):
             return prepared
         try:
-            adjustment = render(prepared)
+            adjustment = self._render(prepared, devices)
         except OSError as e:
             return self._preparer.refuse_unprepared(pod, container, e)
         self._preparer.commit(prepared)
@@ -87,8 +96,12 @@ class CreationHandler:
             return self._preparer.refuse_variable(pod, container, name)
         return Adjustment(env=env)
 
-
-def render(prepared: PreparedContainer) -> Adjustment:
-    """The runtime's answer for a prepared container. Raises OSError where a device node is not
-    there."""
-    return adjustment_of(prepared.granted.injection, prepared.env, prepared.mounts)
+    def _render(self, prepared: PreparedContainer, devices: InjectedDevices) -> Adjustment:
+        """The runtime's answer for a prepared container. Raises OSError where a device node is not
+        there."""
+        given = devices.injection
+        return Adjustment(
+            env=prepared.env, mounts=(*given.mounts, *prepared.mounts), cdi=devices.cdi,
+            annotations=given.annotations,
+            devices=tuple(map(self._injector.device_node, given.devices)),
+        )  # fmt: skip

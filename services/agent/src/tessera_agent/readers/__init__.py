@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import importlib
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from pathlib import Path
+from typing import Annotated, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from tessera_core.dialect_kit.readings import Readings
 from tessera_core.registry.registry import DialectRegistry
@@ -40,6 +41,13 @@ class ReaderSettings(Struct, frozen=True, kw_only=True):
     """The driver's version, where it cannot be read; checked against what sharing needs."""
     toolkit: str = ""
     """Version of the vendor's container toolkit, which cannot be read; checked likewise."""
+    root: Path = Path("/")
+    """Where the node's root is mounted: device nodes next to the cards, and files that describe a
+    machine whose driver has no management library, are looked for below it."""
+    card_uuid: str = ""
+    """UUID of the one card of such a machine, by which limits know it; files do not say it."""
+    card_memory_mib: Annotated[int, Meta(ge=0)] = 0
+    """MiB that may be granted of that card; 0 = all that files say it has."""
 
 
 class DriverSilent(Struct, frozen=True, kw_only=True):
@@ -49,6 +57,8 @@ class DriverSilent(Struct, frozen=True, kw_only=True):
     """A clause for messages."""
     hanging: bool = False
     """True: an earlier call has not come back, and no other is made until it does."""
+    missing: bool = False
+    """True: there is no driver here to ask."""
 
 
 class CardReader(Protocol):

@@ -2,7 +2,7 @@
 
 The driver may be reloaded while the agent runs: a session that fails is closed, and the next poll
 opens another. A library that is older than the driver it finds stays so until the process loads it
-again; the message says so.
+again; the message says so. Where there is no library, files say what they can (`nvidia_machines`).
 """
 
 from __future__ import annotations
@@ -14,28 +14,17 @@ from typing import Final
 import pynvml as nvml  # type: ignore[import-untyped]  # it publishes no types
 
 from tessera_agent.readers import DriverSilent, NodeSource, ReaderSettings
-from tessera_agent.readers.device_handover import DeviceHandover
+from tessera_agent.readers.nvidia_devices import vendor_devices
+from tessera_agent.readers.nvidia_machines import read_machine
 from tessera_agent.readers.nvml import NvmlSession
 from tessera_agent.readers.single_thread import Hanging, OneThread, one_thread
 from tessera_core.dialect_kit.readings import Readings
 from tessera_core.registry.registry import DialectRegistry
-from tessera_core.vendors.nvidia import NONE_VISIBLE, VISIBLE
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
-from tessera_schema.cards import Card
 
+__all__ = ["NvmlReader", "open_reader", "vendor_devices"]
 _log: Final = logs.named("tessera.agent.nvml")
-
-
-def _node(card: Card) -> str:
-    return f"/dev/nvidia{card.minor}" if card.minor >= 0 else ""
-
-
-HANDOVER: Final = DeviceHandover(
-    kind="nvidia.com/gpu", nothing={VISIBLE: NONE_VISIBLE}, driver={VISIBLE: "none"}, node=_node,
-    nodes=("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"),
-)  # fmt: skip
-"""CDI names as `nvidia-ctk cdi generate --device-name-strategy=uuid` writes them."""
 
 
 class NvmlReader:
@@ -69,13 +58,20 @@ class NvmlReader:
             return self._session.poll()
         except nvml.NVMLError as e:
             self.close()
-            return DriverSilent(why=_reason(e))
+            missing = e.value == nvml.NVML_ERROR_LIBRARY_NOT_FOUND
+            return self._without_nvml(DriverSilent(why=_reason(e), missing=missing))
         except OSError as e:
-            return DriverSilent(why=f"{e}: name the driver's library")
+            silent = DriverSilent(why=f"{e}: name the driver's library", missing=True)
+            return self._without_nvml(silent)
         except Exception as e:  # noqa: BLE001  (any failure of a driver's library is an answer)
             self.close()
             _log.alert("nvml answers nonsense", exc=e)
             return DriverSilent(why=f"its library answers nonsense: {e}")
+
+    def _without_nvml(self, silent: DriverSilent) -> Readings | DriverSilent:
+        if not silent.missing:
+            return silent
+        return read_machine(self._settings.root, self._settings) or silent
 
     def close(self) -> None:
         """Close the driver. Blocks: call it in the reader's thread."""

@@ -1,0 +1,1 @@
+"""How the devices of a container that holds shares get into it."""
