@@ -43,7 +43,8 @@ def node(tmp_path: Path) -> Path:
     """A node with everything."""
     nodes = (
         "/dev/nvidia4", "/dev/nvidia5", *SHARED, "/dev/gdrdrv", "/dev/nvidia-fs0",
-        "/dev/nvidia-fs1", "/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm", f"{CHANNEL}0", f"{CHANNEL}7",
+        "/dev/nvidia-fs1", "/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm", f"{CHANNEL}0",
+        f"{CHANNEL}7",
     )  # fmt: skip
     with_nodes(tmp_path, *nodes)
     return with_files(tmp_path, {"/etc/cufile.json": "{}", "/run/udev/data/x": ""})

@@ -47,8 +47,8 @@ class ToolkitGate:
         )
 
     async def look(self) -> bool:
-        """Whether the toolkit is ready. Each poll of the cards calls it; the file is looked for until
-        it was there once."""
+        """Whether the toolkit is ready; the file is looked for until it was
+        there once. Each poll of the cards does so."""
         if not self.opened.is_set():
             if await asyncio.to_thread(Path(self._settings.file).exists):
                 _log.info("toolkit ready", file=self._settings.file)
