@@ -97,10 +97,11 @@ async def install_hook(island: Island) -> None:
 @asynccontextmanager
 async def an_agent(
     runtime: Containerd, env: Mapping[str, str] | None = None, *, ready: bool = True,
-    vendor: str = "nvidia",
+    vendor: str = "nvidia", settings: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Agent]:  # fmt: skip
     """A vendor's agent until the block ends. Without `env`, which says where the API server is, it
-    knows the key that grants are signed with from its disk, and nothing else of the cluster."""
+    knows the key that grants are signed with from its disk, and nothing else of the cluster.
+    `settings`: further variables of the agent."""
     island = runtime.island
     name = "agent" if vendor == "nvidia" else f"agent-{vendor}"
     folder, ports = island.folder / name, island.folder / f"{name}-ports.json"
@@ -119,7 +120,7 @@ async def an_agent(
             "TESSERA_NRI_SOCKET": str(runtime.nri), **library,
             "TESSERA_PROCESS_PORTS_FILE": str(ports),
             "TESSERA_KUBE_URL": f"http://{NOWHERE}", "TESSERA_BUS_URL": f"nats://{NOWHERE}",
-            **(env or {}),
+            **(env or {}), **(settings or {}),
         },
     )  # fmt: skip
     agent = Agent(process, ports, folder)
