@@ -25,9 +25,10 @@ POD_RESOURCES = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 
 @asynccontextmanager
-async def a_node(opened: OpenCluster) -> AsyncGenerator[Node]:
-    """It, ready."""
-    async with opened(nri=False, required=(), agent_env={"TESSERA_GIVING": "allocate"}) as node:
+async def a_node(opened: OpenCluster, **more: str) -> AsyncGenerator[Node]:
+    """It, ready; `more`: variables of the agent."""
+    env = {"TESSERA_GIVING": "allocate", **more}
+    async with opened(nri=False, required=(), agent_env=env) as node:
         await write_specification(node.runtime)
         yield node
 
@@ -82,6 +83,23 @@ async def test_pods_get_their_cards_and_keep_them(open_cluster_node: OpenCluster
             before = time.monotonic()
             await step(node)
             print(f"{step.__name__}: {time.monotonic() - before:.1f} s")  # noqa: T201  (a figure)
+
+
+async def test_names_in_an_annotation_are_read_and_numa_nodes_are_shown(
+    open_cluster_node: OpenCluster,
+) -> None:
+    more = {"TESSERA_DELIVERY_STRATEGY": "cdi-annotations", "TESSERA_PLUGIN_NUMA": "true"}
+    async with a_node(open_cluster_node, **more) as node:
+        await node.pod("job", hami(700))
+        job = await node.running("job")
+        assert (await work(job))["total_mib"] == 700
+        env = await job.env()
+        assert env["NVIDIA_VISIBLE_DEVICES"] == "void"
+        assert env[CARD] in node.runtime.cards
+        assert {id_ for ids in (await has(node)).values() for id_ in ids} == {
+            id_ for one in allocations(node) for id_ in one.ids
+        }
+        assert all(id_.startswith("0.") for one in allocations(node) for id_ in one.ids)
 
 
 async def _every_dialect(node: Node) -> None:
