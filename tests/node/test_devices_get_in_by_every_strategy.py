@@ -39,7 +39,7 @@ async def a_node(
 
 
 @pytest.mark.parametrize("release", ["", OLDER])
-async def test_a_name_is_looked_up_by_the_runtime(open_runtime: OpenRuntime, release: str) -> None:
+async def test_a_name_is_resolved_by_the_runtime(open_runtime: OpenRuntime, release: str) -> None:
     async with a_node(open_runtime, "cdi", release) as node:
         with pytest.raises(
             NotDone, match=rf"unresolvable CDI devices nvidia.com/gpu={node.cards[1]}"

@@ -85,7 +85,7 @@ async def test_pods_get_their_cards_and_keep_them(open_cluster_node: OpenCluster
             print(f"{step.__name__}: {time.monotonic() - before:.1f} s")  # noqa: T201  (a figure)
 
 
-async def test_names_in_an_annotation_are_read_and_numa_nodes_are_shown(
+async def test_names_in_an_annotation_are_read_and_numa_nodes_are_listed(
     open_cluster_node: OpenCluster,
 ) -> None:
     more = {"TESSERA_DELIVERY_STRATEGY": "cdi-annotations", "TESSERA_PLUGIN_NUMA": "true"}

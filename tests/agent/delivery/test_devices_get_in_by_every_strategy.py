@@ -94,7 +94,7 @@ async def test_kubelet_gives_cards_by_name_unless_it_is_said(node: Path) -> None
 
 
 @pytest.mark.parametrize("strategy", [S.ENVVAR, S.VOLUME_MOUNTS])
-async def test_device_nodes_come_too_where_asked(node: Path, strategy: DeviceListStrategy) -> None:
+async def test_device_nodes_come_too_where_wanted(node: Path, strategy: DeviceListStrategy) -> None:
     found = await injector(node, strategy, nodes=True)
     assert found.inject(OWN, CARDS[:1]).injection.devices == ("/dev/nvidia5", *SHARED)
     assert found.device_node("/dev/nvidia5").major == 1  # /dev/null's
@@ -186,10 +186,10 @@ async def test_what_appears_on_the_node_is_found(tmp_path: Path) -> None:
     found = await injector(tmp_path, imex_channels=(0,))
     assert found.problems
     with_nodes(tmp_path, f"{CHANNEL}0")
-    await found.look()
-    assert found.problems  # it was looked for just now
+    await found.refresh()
+    assert found.problems  # it was read just now
     await asyncio.sleep(60)
-    await found.look()
+    await found.refresh()
     assert found.problems == ()
     assert found.inject(OWN, CARDS[:1]).injection.env["NVIDIA_IMEX_CHANNELS"] == "0"
 
@@ -208,7 +208,7 @@ async def test_a_licence_and_its_validator_are_mounted_as_far_as_they_are_there(
     assert found.inject(OWN, CARDS[:1]).injection.mounts == ()
 
 
-async def test_nothing_is_looked_for_that_nobody_asks_about(tmp_path: Path) -> None:
+async def test_nothing_is_read_that_no_setting_needs(tmp_path: Path) -> None:
     found = await injector(tmp_path / "not-there")
     assert found.inject(OWN, CARDS).injection == OWN
 

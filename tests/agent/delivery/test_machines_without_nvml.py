@@ -191,7 +191,7 @@ async def test_the_toolkit_knows_a_tegras_card_by_its_number(
     assert (given.injection.env["NVIDIA_VISIBLE_DEVICES"], given.cdi) == (listed, cdi)
 
 
-async def test_a_tegras_device_nodes_are_given_where_asked(jetson: Path) -> None:
+async def test_a_tegras_device_nodes_are_given_where_wanted(jetson: Path) -> None:
     settings = DeliverySettings(nodes=True)
     found = await load_injector("nvidia", CardDelivery.RUNTIME, settings, jetson)
     assert found.inject(Injection(), [CARD]).injection.devices == ("/dev/nvhost-gpu", "/dev/nvmap")

@@ -25,7 +25,7 @@ def appears(file: Path) -> None:
     file.touch()
 
 
-async def test_the_runtime_has_nobody_to_ask_before(tmp_path: Path) -> None:
+async def test_the_runtime_does_not_have_the_agent_before(tmp_path: Path) -> None:
     file = tmp_path / READY
     async with a_node(tmp_path) as node:
         toolkit = ToolkitSettings(file=str(file))
@@ -42,7 +42,9 @@ async def test_the_runtime_has_nobody_to_ask_before(tmp_path: Path) -> None:
             assert (agent.problem(), agent.devices.latest.silent) == ("", "")
 
 
-async def test_kubelet_has_nobody_to_ask_before(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_kubelet_does_not_have_the_agent_before(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     folder = tmp_path_factory.mktemp("a")
     file = folder / READY
     async with a_kubelet_node(folder) as node:

@@ -21,9 +21,9 @@ class GatedReader:
 
     async def poll(self) -> Readings | DriverSilent:
         """See `CardReader.poll`."""
-        if not await self._toolkit.look():
+        if not await self._toolkit.check():
             return DriverSilent(why=self._toolkit.problem())
-        await self._injector.look()
+        await self._injector.refresh()
         answer = await self._reader.poll()
         if isinstance(answer, DriverSilent):
             if answer.missing:

@@ -35,8 +35,8 @@ from tessera_runtime.errors import BadSettings
 from tessera_schema.cards import Card
 from tessera_schema.injections import Injection
 
-LOOK_S: Final = 5.0
-"""Seconds between two looks at the node's files: a module may be loaded at any time."""
+REFRESH_S: Final = 5.0
+"""Seconds between two readings of the node's files: a module may be loaded at any time."""
 
 
 class InjectedDevices(Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class DeviceInjector:
         self._annotation = f"{settings.cdi_prefix}tessera_{vendor}"
         self._passes_nodes = passes_nodes(settings, strategy)
         self._wanted = wanted_files(facts, settings, strategy) if facts is not None else ((), ())
-        self._looked_at = float("-inf")
+        self._refreshed_at = float("-inf")
         self._files = NodeFiles()
         self._shared = SharedDevices()
         self._compose()
@@ -76,12 +76,12 @@ class DeviceInjector:
         """A sentence for whatever was asked for and is not on the node."""
         return self._shared.problems
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Look at the node's files, if that is needed and was not done just now."""
         now = asyncio.get_running_loop().time()
-        if not any(self._wanted) or now < self._looked_at + LOOK_S:
+        if not any(self._wanted) or now < self._refreshed_at + REFRESH_S:
             return
-        self._looked_at = now
+        self._refreshed_at = now
         found = await asyncio.to_thread(read_node_files, self._root, *self._wanted)
         if found != self._files:
             self._files = found
@@ -126,7 +126,7 @@ class DeviceInjector:
         return InjectedDevices(injection=replace(given, env=env), cdi=cdi)
 
     def device_node(self, path: str) -> NriDevice:
-        """A device node as the runtime needs it. Raises FileNotFoundError where the last look at
+        """A device node as the runtime needs it. Raises FileNotFoundError where the last reading of
         the node's files did not find it."""
         found = self._files.nodes.get(path)
         if found is None:
@@ -179,7 +179,7 @@ async def load_injector(
     else:
         _refuse_absent(facts, settings, strategy)
     injector = DeviceInjector(vendor, facts, settings, strategy, root)
-    await injector.look()
+    await injector.refresh()
     return injector
 
 

@@ -85,8 +85,8 @@ class DeliverySettings(Struct, frozen=True, kw_only=True):
     imex_required: bool = False
     """Whether a container is refused while a channel's device node is not there."""
     license_folder: str = ""
-    """Folder on the node with the files `license` and `vgpuvalidator` of a licensed library, which
-    are mounted as far as they are there; empty = nowhere. HAMi's is /usr/local/vgpu."""
+    """Folder on the node with the license and the validator of a licensed library, which
+    are mounted as far as they are there; empty = nowhere."""
 
     def check(self) -> None:
         """Raises BadSettings."""
@@ -142,8 +142,8 @@ class ToolkitSettings(Struct, frozen=True, kw_only=True):
     """The vendor's container toolkit, where an operator installs it on the node."""
 
     file: str = ""
-    """File that is there once the toolkit is ready, such as the GPU operator's
-    /run/nvidia/validations/toolkit-ready; empty = it is not waited for."""
+    """File by which an operator's validator says that the toolkit is ready; empty = it is not
+    waited for."""
     wait_s: Seconds = 600.0
     """Seconds until an agent that still waits ends, and says why: it is started again, and waits
     again. A driver takes minutes to be compiled."""

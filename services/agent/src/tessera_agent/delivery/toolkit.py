@@ -46,7 +46,7 @@ class ToolkitGate:
             "operator's pods on this node"
         )
 
-    async def look(self) -> bool:
+    async def check(self) -> bool:
         """Whether the toolkit is ready; the file is looked for until it was
         there once. Each poll of the cards does so."""
         if not self.opened.is_set():

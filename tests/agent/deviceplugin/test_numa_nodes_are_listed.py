@@ -67,7 +67,7 @@ async def test_cards_elsewhere_than_kubelet_chose_are_reported(folder: Path) -> 
             assert "its cards are on NUMA node 1, and kubelet aligned it with 0" in event
 
 
-async def test_nothing_is_shown_unless_it_is_switched_on(folder: Path) -> None:
+async def test_no_node_is_listed_unless_it_is_switched_on(folder: Path) -> None:
     async with a_node(folder) as node:
         node.reader.show(a_reading(0), replace(a_reading(1), numa=1))
         async with node.agent() as agent:
