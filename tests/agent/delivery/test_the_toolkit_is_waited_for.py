@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tessera_agent.delivery.gated_reader import GatedReader
 from tessera_agent.delivery.injector import load_injector
 from tessera_agent.delivery.settings import CardDelivery, DeliverySettings, ToolkitSettings
 from tessera_agent.delivery.toolkit import ToolkitGate, ToolkitNotReady
+from tessera_agent.devices.gated_reader import GatedReader
 from tessera_agent.readers import CardReader, DriverSilent
 from tessera_core.dialect_kit.readings import Readings
 from tessera_testing.readers import FakeReader, a_reading

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -71,7 +71,7 @@ class DeliveryPath(Protocol):
         """Why containers cannot get cards now; empty when they can."""
         ...
 
-    def work(self) -> Mapping[str, Coroutine[Any, Any, Any]]:
+    def work(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, Any]]]:
         """What runs for as long as the agent does, by the name of its task."""
         ...
 

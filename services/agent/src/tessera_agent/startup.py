@@ -19,12 +19,12 @@ from msgspec import UNSET
 from tessera_agent.agent import Agent
 from tessera_agent.api import grant_keys, pods
 from tessera_agent.containers import namespace_allowances
-from tessera_agent.delivery.gated_reader import GatedReader
 from tessera_agent.delivery.injector import load_injector
 from tessera_agent.delivery.settings import CardDelivery
 from tessera_agent.delivery.toolkit import ToolkitGate
 from tessera_agent.devices import node_settings
 from tessera_agent.devices.extended_resources import ExtendedResources
+from tessera_agent.devices.gated_reader import GatedReader
 from tessera_agent.devices.heartbeat import AgentHeartbeat
 from tessera_agent.devices.message_key import load_message_signer
 from tessera_agent.devices.node_annotation import CardsAnnotationWriter

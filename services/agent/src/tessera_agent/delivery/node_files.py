@@ -35,8 +35,16 @@ def read_node_files(root: Path, patterns: Iterable[str], others: Iterable[str]) 
     found = {path: node for pattern in patterns for path, node in _nodes(root, pattern)}
     return NodeFiles(
         nodes=dict(sorted(found.items())),
-        others=frozenset(path for path in others if (root / path.lstrip("/")).exists()),
+        others=frozenset(path for path in others if is_there(root / path.lstrip("/"))),
     )
+
+
+def is_there(path: Path) -> bool:
+    """Whether a file can be seen; one that may not be looked for cannot. It blocks."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _nodes(root: Path, pattern: str) -> Iterator[tuple[str, NriDevice]]:

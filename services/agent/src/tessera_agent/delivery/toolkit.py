@@ -9,10 +9,11 @@ included: an agent that waited and finds no driver ends, and is started again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
+from tessera_agent.delivery.node_files import is_there
 from tessera_agent.delivery.settings import ToolkitSettings
 from tessera_runtime import logs
 from tessera_runtime.errors import Transient
@@ -50,21 +51,17 @@ class ToolkitGate:
         """Whether the toolkit is ready; the file is looked for until it was
         there once. Each poll of the cards does so."""
         if not self.opened.is_set():
-            if await asyncio.to_thread(Path(self._settings.file).exists):
+            if await asyncio.to_thread(is_there, Path(self._settings.file)):
                 _log.info("toolkit ready", file=self._settings.file)
                 self.opened.set()
             else:
                 self._waited = True
         return self.opened.is_set()
 
-    async def hold(self, work: Coroutine[Any, Any, Any]) -> None:
+    async def hold(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Do `work` once the toolkit is ready."""
-        try:
-            await self.opened.wait()
-        except asyncio.CancelledError:
-            work.close()
-            raise
-        await work
+        await self.opened.wait()
+        await work()
 
     def report_missing_driver(self) -> None:
         """The toolkit is ready, and the agent's own container has no driver."""

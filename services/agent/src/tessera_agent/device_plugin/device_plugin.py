@@ -5,7 +5,8 @@ It takes the place of the runtime's plugin, on nodes whose container runtime has
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,13 +56,13 @@ class KubeletDelivery:
         why = next((f"{name}: {why}" for name, why in self._unregistered.items()), "")
         return f"kubelet does not ask for {why}" if why else ""
 
-    def work(self) -> Mapping[str, Coroutine[Any, Any, Any]]:
+    def work(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, Any]]]:
         """What runs for as long as the agent does, by the name of its task."""
         lists = self._updater.lists
         return {
-            "containers' lives": self._lifecycle.follow(),
-            "offers to kubelet": self._updater.keep(),
-            "kubelet": serve(self._folder, lists, self, self._settings, self._observe),
+            "containers' lives": self._lifecycle.follow,
+            "offers to kubelet": self._updater.keep,
+            "kubelet": partial(serve, self._folder, lists, self, self._settings, self._observe),
         }
 
     def _observe(self, now: ResourceRegistered | ResourceNotRegistered) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -42,9 +42,9 @@ class RuntimeDelivery:
             return f"the container runtime does not ask: {self._runtime.why}"
         return ""
 
-    def work(self) -> Mapping[str, Coroutine[Any, Any, Any]]:
+    def work(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, Any]]]:
         """What runs for as long as the agent does, by the name of its task."""
-        return {"runtime": self._serve()}
+        return {"runtime": self._serve}
 
     async def _serve(self) -> None:
         # The runtime lists only once what runs, and without keys no grant of it can be verified.
