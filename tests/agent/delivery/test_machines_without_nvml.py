@@ -16,6 +16,7 @@ from tessera_agent.delivery.settings import (
 from tessera_agent.readers import DriverSilent, ReaderSettings
 from tessera_agent.readers.nvidia import open_reader
 from tessera_agent.readers.nvidia_machines import MachineKind, csv_nodes, kind_of, read_machine
+from tessera_core.dialect_kit.card_settings import CardSettings
 from tessera_core.dialect_kit.readings import CardReading, Readings
 from tessera_core.registry.registry import load
 from tessera_core.vendors.nvidia import MONITORING
@@ -56,17 +57,15 @@ def wsl(tmp_path: Path) -> Path:
     return with_nodes(with_files(tmp_path, WSL), "/dev/dxg")
 
 
-async def read(root: Path, uuid: str = "", mib: int = 0) -> Readings | DriverSilent:
+async def read(root: Path, uuid: str = "") -> Readings | DriverSilent:
     """What the agent's reader answers there, where no library is."""
-    settings = ReaderSettings(
-        library="/not/libnvidia-ml.so.1", root=root, card_uuid=uuid, card_memory_mib=mib
-    )
+    settings = ReaderSettings(library="/not/libnvidia-ml.so.1", root=root, card_uuid=uuid)
     async with open_reader(settings, FixedNode(None), REGISTRY, LoopClock()) as reader:
         return await reader.poll()
 
 
-async def a_card(root: Path, uuid: str = "", mib: int = 0) -> tuple[CardReading, Sequence[str]]:
-    found = await read(root, uuid, mib)
+async def a_card(root: Path, uuid: str = "") -> tuple[CardReading, Sequence[str]]:
+    found = await read(root, uuid)
     assert isinstance(found, Readings)
     (card,) = found.cards
     return card, found.problems
@@ -104,27 +103,44 @@ async def test_a_jetson_says_its_model_memory_and_load(jetson: Path) -> None:
     assert [problem.partition(",")[0] for problem in problems] == [
         "Tegra: faults", "Tegra: its memory is the node's",
     ]  # fmt: skip
+    assert "memory_scaling" in problems[1]
 
 
-async def test_what_files_do_not_say_is_a_fault_until_settings_do(jetson: Path) -> None:
+async def test_a_card_without_a_uuid_is_at_fault_until_settings_name_it(jetson: Path) -> None:
     card, _ = await a_card(jetson)
     assert card.id == "tegra-1423921000000"
     assert len(faults(card)) == 1
     assert "TESSERA_READER_CARD_UUID" in faults(card)[0]
-    card, problems = await a_card(jetson, UUID, mib=16384)
-    assert (card.memory_bytes, faults(card)) == (16384 * MIB, [])
-    assert len(problems) == 1
 
 
 async def test_wsl_says_that_there_is_a_card(wsl: Path) -> None:
     card, problems = await a_card(wsl)
     assert (card.id, card.memory_bytes) == ("wsl", 0)
-    assert ["CARD_UUID" in what or "CARD_MEMORY_MIB" in what for what in faults(card)] == [
-        True, True,
-    ]  # fmt: skip
+    assert "CARD_UUID" in faults(card)[0]
     assert "there may be more cards" in problems[0]
-    card, _ = await a_card(wsl, UUID, mib=8192)
-    assert (card.id, card.memory_bytes, faults(card)) == (UUID, 8192 * MIB, [])
+    card, _ = await a_card(wsl, UUID)
+    assert (card.id, faults(card)) == (UUID, [])
+
+
+@pytest.fixture
+def of_wsl(wsl: Path) -> Readings:
+    """What WSL's files say, with the card's UUID in the settings."""
+    found = read_machine(wsl, ReaderSettings(root=wsl, card_uuid=UUID))
+    assert isinstance(found, Readings)
+    return found
+
+
+@pytest.mark.looptime
+async def test_a_card_of_wsl_needs_a_size_from_the_nodes_settings(of_wsl: Readings) -> None:
+    script = Script()
+    script.answer = of_wsl
+    monitoring = replace(MONITORING, competing_plugins=())
+    async with running(await a_cluster(), script, monitoring) as agent:
+        await until(lambda: bool(agent.states))
+        assert agent.states[-1].cards == ()
+        assert any("set unified_memory_mib for this node" in event for event in agent.events)
+    sized = CardSettings(unified_memory_mib=8192).completed(of_wsl)
+    assert [card.memory_bytes for card in sized.cards] == [8192 * MIB]
 
 
 async def test_wsl_without_a_card_or_a_driver_says_so(tmp_path: Path) -> None:

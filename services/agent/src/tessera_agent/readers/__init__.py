@@ -14,9 +14,9 @@ from __future__ import annotations
 import importlib
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Protocol
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from tessera_core.dialect_kit.readings import Readings
 from tessera_core.registry.registry import DialectRegistry
@@ -46,8 +46,6 @@ class ReaderSettings(Struct, frozen=True, kw_only=True):
     machine whose driver has no management library, are looked for below it."""
     card_uuid: str = ""
     """UUID of the one card of such a machine, by which limits know it; files do not say it."""
-    card_memory_mib: Annotated[int, Meta(ge=0)] = 0
-    """MiB that may be granted of that card; 0 = all that files say it has."""
 
 
 class DriverSilent(Struct, frozen=True, kw_only=True):

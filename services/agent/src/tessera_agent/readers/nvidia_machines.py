@@ -6,7 +6,8 @@ Tegra (Jetson, IGX). Where NVML is missing there, their files are read.
             CSV files of device nodes
 
 Files say neither a card's UUID, by which limits know it, nor what a process uses; on WSL not even
-how much memory there is. What is missing is said as a fault of the card, until settings give it.
+how much memory there is. A card without a UUID is at fault until a setting gives it; one without
+memory is not published until the node's settings say how much it has (`unified_memory_mib`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from tessera_agent.readers import DriverSilent, ReaderSettings
 from tessera_core.dialect_kit.readings import CardReading, Fault, Readings
-from tessera_schema.cards import MIB
 
 _KIB: Final = 1 << 10
 _CSV_FOLDER: Final = "etc/nvidia-container-runtime/host-files-for-container.d"
@@ -98,37 +100,22 @@ def _read_tegra(root: Path, settings: ReaderSettings) -> Readings:
     )  # fmt: skip
     serial = _device_tree(root, "serial-number")
     shared = (
-        "its memory is the node's, which other processes use too: grant less of it "
-        "(TESSERA_READER_CARD_MEMORY_MIB)"
+        "its memory is the node's, which other processes use too: grant less of it by "
+        "memory_scaling of this node"
     )
-    problems = (f"Tegra: {_BLIND}", *(() if settings.card_memory_mib else (f"Tegra: {shared}",)))
     card = _card(settings, f"tegra-{serial}" if serial else "tegra", card)
-    return Readings(cards=(card,), session=1, problems=problems)
+    return Readings(cards=(card,), session=1, problems=(f"Tegra: {_BLIND}", f"Tegra: {shared}"))
 
 
 def _card(settings: ReaderSettings, name: str, card: CardReading) -> CardReading:
-    """The card with what settings say of it, and a fault for what nobody does."""
-    memory = settings.card_memory_mib * MIB or card.memory_bytes
-    faults = []
-    if not settings.card_uuid:
-        faults.append(
-            Fault(
-                what="its UUID, by which limits know it, cannot be read: write it into "
-                "TESSERA_READER_CARD_UUID, as CUDA's deviceQuery shows it"
-            )
-        )
-    if not memory:
-        faults.append(
-            Fault(
-                what="how much memory it has cannot be read: write it into "
-                "TESSERA_READER_CARD_MEMORY_MIB"
-            )
-        )
-    return CardReading(
-        id=settings.card_uuid or name, index=card.index, model=card.model, memory_bytes=memory,
-        memory_used_bytes=card.memory_used_bytes, busy_percent=card.busy_percent,
-        standing=tuple(faults),
-    )  # fmt: skip
+    """The card with the UUID that settings give it, or with a name and a fault."""
+    if settings.card_uuid:
+        return replace(card, id=settings.card_uuid)
+    what = (
+        "its UUID, by which limits know it, cannot be read: write it into "
+        "TESSERA_READER_CARD_UUID, as CUDA's deviceQuery shows it"
+    )
+    return replace(card, id=name, standing=(Fault(what=what),))
 
 
 def _is_tegra(root: Path) -> bool:
