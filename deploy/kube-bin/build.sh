@@ -16,8 +16,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 recipe=1 # one more when programs are built otherwise, so that they are built again
 programs=(etcd kube-apiserver kube-scheduler kube-controller-manager kube-proxy kubectl kubelet kwok
     containerd containerd-shim-runc-v2 ctr
-    containerd-2.1/containerd containerd-2.1/containerd-shim-runc-v2 helm)
-groups=(containerd containerd-2.1 etcd helm kubernetes kwok)
+    containerd-2.1/containerd containerd-2.1/containerd-shim-runc-v2 helm prometheus)
+groups=(containerd containerd-2.1 etcd helm kubernetes kwok prometheus)
 
 complain() {
     echo "kube-bin: $*" >&2
@@ -33,6 +33,7 @@ source_of() {
             echo kubernetes "k8s.io/kubernetes/cmd/$1" 0 ;;
         kubelet) echo kubernetes k8s.io/kubernetes/cmd/kubelet 1 ;;
         helm) echo helm helm.sh/helm/v3/cmd/helm 0 ;;
+        prometheus) echo prometheus github.com/prometheus/prometheus/cmd/prometheus 0 ;;
         kwok) echo kwok sigs.k8s.io/kwok/cmd/kwok 0 ;;
         containerd | containerd-shim-runc-v2 | ctr)
             echo containerd "github.com/containerd/containerd/v2/cmd/$1" 1 ;;
@@ -71,6 +72,13 @@ stamp_of() {
     esac
 }
 
+# What a group's programs are built without: tests give Prometheus its targets by address.
+tags_of() {
+    case $1 in
+        prometheus) echo remove_all_sd ;;
+    esac
+}
+
 # What decides how the programs of a group come out.
 pins_of() {
     local pins
@@ -91,7 +99,7 @@ build() {
         (
             cd "$here/$group"
             env GOWORK=off "${compiler[@]}" go build -mod=readonly -trimpath -buildvcs=false \
-                -ldflags "-s -w $(stamp_of "$group")" -o "$half_built" "$package"
+                -tags "$(tags_of "$group")" -ldflags "-s -w $(stamp_of "$group")" -o "$half_built" "$package"
         ) >&2
         mv "$half_built" "$built"
         echo "kube-bin: built $program in $((SECONDS - began)) s" >&2
