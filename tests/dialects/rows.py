@@ -67,11 +67,10 @@ SYSTEMS: Final = (
                 "ENC-19 ENC-31 ENC-32 ENC-33 MIG-02 MIG-03 MIG-04 MIG-05 MIG-06 MIG-07 MIG-09 "
                 "MIG-10"
             ),
-            "kubelet's Allocate is not used: NRI gives cards by identity": "ALC-03 ALC-06 ALC-07",
+            "ids in kubelet's Allocate choose nothing: the grant says which cards": "ALC-03 ALC-06 ALC-07",
             "there is no node lock: the Binding is one write": (
                 "LCK-03 LCK-04 LCK-05 LCK-06 BND-01 BND-03"
             ),
-            "cards that HAMi's plugin hides are not in its register": "MAT-15 MAT-16",
             "priorities are held by agent and hook, not by a monitor's ticks": "MON-03",
         },
     ),
@@ -87,7 +86,7 @@ SYSTEMS: Final = (
         deviating="A6 C3 D4 J15 K9 K10 G15",
         left_out={
             "annotations ride in the Binding: nothing is patched or taken back": "F1 F2 K18",
-            "kubelet's Allocate is not used: NRI gives cards by identity": (
+            "ids in kubelet's Allocate choose nothing: the grant says which cards": (
                 "G3 G4 G5 G6 G7 G13 G18"
             ),
             "there is no node lock: the Binding is one write": "H1 H2",
@@ -133,7 +132,7 @@ SYSTEMS: Final = (
         """,
         deviating="C09 E09 C10 D09 C11 C14",
         left_out={
-            "kubelet's Allocate is not used: NRI gives cards by identity": (
+            "ids in kubelet's Allocate choose nothing: the grant says which cards": (
                 "E04 E05 E06 E07 E10 E11 E14"
             ),
             "node labels and a list of active pods are its agent's own": "E16 E17",

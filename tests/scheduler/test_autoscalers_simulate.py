@@ -51,7 +51,7 @@ async def test_templates_with_room_are_answered_as_they_were_sent() -> None:
         answer = simulated(scheduler, a_pod("a", 16000), small, large, none)
         assert answer["Nodes"]["items"] == [large]
         assert answer["Error"] == ""
-        assert answer["FailedAndUnresolvableNodes"] == {
+        assert answer["FailedNodes"] == {
             "small": "CardInsufficientMemory", "none": "NodeHasNoCards",
         }  # fmt: skip
         two = simulated(scheduler, a_pod("b", 8000, cards=2), small, large)
@@ -75,7 +75,7 @@ async def test_running_pods_take_no_room_of_a_template_and_quotas_hold() -> None
         for name in ("a", "b"):  # each by itself on a new node
             assert simulated(scheduler, a_pod(name, 9000), template)["Nodes"]["items"] == [template]
         refused = simulated(scheduler, a_pod("c", 9001), template)
-        assert refused["FailedAndUnresolvableNodes"] == {"t": "ResourceQuotaNotFit"}
+        assert refused["FailedNodes"] == {"t": "ResourceQuotaNotFit"}
 
 
 @pytest.mark.looptime
@@ -87,5 +87,5 @@ async def test_nonsense_is_answered() -> None:
         wrong = a_pod("a", 1)
         wrong["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpumem"] = "-1"
         answer = simulated(scheduler, wrong, a_template("t", 16000))
-        assert answer["Nodes"]["items"] == []
-        assert set(answer["FailedAndUnresolvableNodes"]) == {"t"}
+        assert answer["Nodes"] is None
+        assert set(answer["FailedNodes"]) == {"t"}

@@ -109,8 +109,5 @@ def _template(raw: msgspec.Raw) -> _Template:
 
 def _result(templates: Mapping[str, _Template], failed: Mapping[str, str]) -> bytes:
     fitting = tuple(one.raw for name, one in templates.items() if name not in failed)
-    return encode_result(
-        ExtenderSimulationResult(
-            nodes=NodeList(items=fitting), failed_and_unresolvable_nodes=dict(failed)
-        )
-    )
+    nodes = NodeList(items=fitting) if fitting else None
+    return encode_result(ExtenderSimulationResult(nodes=nodes, failed_nodes=dict(failed)))

@@ -49,9 +49,10 @@ class NodeList(Struct, frozen=True):
 class ExtenderSimulationResult(Struct, frozen=True, rename="pascal"):
     """Answer of `/filter` to a call that sends whole nodes."""
 
-    nodes: NodeList = NodeList()
+    nodes: NodeList | None = None
+    """Those with room; None = there are none."""
+    failed_nodes: dict[str, str] = {}
     error: str = ""
-    failed_and_unresolvable_nodes: dict[str, str] = {}
 
 
 class ExtenderBindingArgs(Struct, frozen=True, rename="pascal"):
