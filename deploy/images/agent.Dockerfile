@@ -9,7 +9,9 @@ RUN apt-get update && apt-get install --yes --no-install-recommends binutils mak
 COPY deploy/images/hook.lock /tmp/
 RUN pip install --no-cache-dir --require-hashes -r /tmp/hook.lock
 COPY libs/hook /hook
-RUN make -C /hook release
+RUN if [ "$(uname -m)" = aarch64 ]; then \
+        make -C /hook aarch64 && cp -r /hook/build/aarch64 /hook/build/release; \
+    else make -C /hook release; fi
 
 FROM docker.io/library/python:3.11.14-slim-bookworm AS packages
 COPY deploy/images/agent.lock /tmp/

@@ -37,6 +37,7 @@ class _Last:
         self.packages: Tree = {}
         self.tree: Parts = {}
         self.environment = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+        self._arguments: dict[str, str] = {}
         self.user = ""
         self.command: tuple[str, ...] = ()
 
@@ -48,7 +49,12 @@ class _Last:
             case "ENV":
                 for assigned in shlex.split(rest):
                     name, value = assigned.split("=", 1)
-                    self.environment[name] = value.replace("$PATH", self.environment["PATH"])
+                    for known, text in (self.environment | self._arguments).items():
+                        value = value.replace(f"${known}", text)
+                    self.environment[name] = value
+            case "ARG":
+                name, _, default = rest.partition("=")
+                self._arguments[name] = default
             case "USER":
                 self.user = rest
             case "CMD":
