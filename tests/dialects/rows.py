@@ -67,7 +67,9 @@ SYSTEMS: Final = (
                 "ENC-19 ENC-31 ENC-32 ENC-33 MIG-02 MIG-03 MIG-04 MIG-05 MIG-06 MIG-07 MIG-09 "
                 "MIG-10"
             ),
-            "ids in kubelet's Allocate choose nothing: the grant says which cards": "ALC-03 ALC-06 ALC-07",
+            "ids in kubelet's Allocate choose nothing: the grant says which cards": (
+                "ALC-03 ALC-06 ALC-07"
+            ),
             "there is no node lock: the Binding is one write": (
                 "LCK-03 LCK-04 LCK-05 LCK-06 BND-01 BND-03"
             ),

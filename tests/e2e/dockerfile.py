@@ -47,11 +47,7 @@ class _Last:
             case "COPY":
                 self._copy(rest)
             case "ENV":
-                for assigned in shlex.split(rest):
-                    name, value = assigned.split("=", 1)
-                    for known, text in (self.environment | self._arguments).items():
-                        value = value.replace(f"${known}", text)
-                    self.environment[name] = value
+                self._set(shlex.split(rest))
             case "ARG":
                 name, _, default = rest.partition("=")
                 self._arguments[name] = default
@@ -63,6 +59,13 @@ class _Last:
                 pass  # what was copied is compiled already
             case _:
                 raise NotUnderstood(f"{self._service}: {word} {rest}")
+
+    def _set(self, variables: list[str]) -> None:
+        for assigned in variables:
+            name, value = assigned.split("=", 1)
+            for known, text in (self.environment | self._arguments).items():
+                value = value.replace(f"${known}", text)
+            self.environment[name] = value
 
     def _copy(self, rest: str) -> None:
         if "--from=packages" in rest:

@@ -1,5 +1,5 @@
-"""docs/parity.md: all of HAMi's features, files that exist, and no line that is not done but for the
-groups that are named as not finished."""
+"""docs/parity.md: all of HAMi's features, files that exist, and no line that is not done but for
+the groups that are named as not finished."""
 
 from __future__ import annotations
 
