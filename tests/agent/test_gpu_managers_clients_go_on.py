@@ -209,4 +209,8 @@ async def test_the_agent_serves_them(tmp_path: Path) -> None:
             assert (await answer(session, f"{url}/version"))["version"].startswith("tessera")
             scraped = await body(session, f"{url}/metric")
             assert "# TYPE container_gpu_utilization gauge" in scraped
+            hamis = await body(session, f"{url}/hami/metrics?legacy=true")
+            assert 'hami_build_info{version="' in hamis
+            assert "# TYPE hami_host_gpu_memory_used_bytes gauge" in hamis
+            assert "# TYPE HostGPUMemoryUsage gauge" in hamis
             agent.cancel()

@@ -54,8 +54,10 @@ class PlacementEvents:
         """The nodes with room for the pod, the best first, with their scores; empty where nobody
         asks for them. Before the pod is placed: afterwards it takes the room itself. Raises
         msgspec.DecodeError."""
+        if not self._settings.scores:
+            return {}
         request = card_request(self._registry, self._ledger, args.pod)
-        if not self._settings.scores or request is None:
+        if request is None:
             return {}
         rows = self._ledger.fleet.rows
         offered = np.zeros(len(self._ledger.fleet.names), np.bool_)
