@@ -1,8 +1,10 @@
 /* benchmarks/hook: nanoseconds over the bare call. Run by bench/hook.sh with and without the hook;
- * prints "name ns" lines. argv[1]: live allocations for the large case (default 100000). */
+ * prints "name ns" lines. argv[1]: live allocations for the large case (default 100000), or "poll" and the
+ * seconds for which to ask for free memory every 10 ms: prints the processor's time of the call, once started. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "cuda_abi.h"
@@ -11,6 +13,13 @@ static double now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static double processor(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
@@ -47,6 +56,18 @@ static void alloc_free(PFN_cuMemAlloc_v2 allocate, PFN_cuMemFree_v2 release)
         release(p);
 }
 
+static void poll_memory(PFN_cuMemGetInfo_v2 ask, double seconds)
+{
+    const struct timespec pause = {0, 10000000};
+    size_t a, b;
+    double from = processor(), end = now() + seconds * 1e9;
+    while (now() < end) {
+        ask(&a, &b);
+        nanosleep(&pause, NULL);
+    }
+    printf("polling %.0f\n", processor() - from);
+}
+
 int main(int argc, char **argv)
 {
     long live = argc > 1 ? atol(argv[1]) : 100000;
@@ -72,6 +93,10 @@ int main(int argc, char **argv)
     p_cuCtxSetCurrent(ctx);
     p_cuMemGetInfo_v2(&a, &b);
     printf("start %.0f\n", now() - t);
+    if (argc > 2 && !strcmp(argv[1], "poll")) {
+        poll_memory(p_cuMemGetInfo_v2, atof(argv[2]));
+        return 0;
+    }
     p_cuModuleGetFunction(&f, NULL, "spin");
     BEST("launch", 200, 10000, p_cuLaunchKernel(f, 128, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL));
     BEST("meminfo", 200, 10000, p_cuMemGetInfo_v2(&a, &b));

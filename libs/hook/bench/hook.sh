@@ -8,8 +8,8 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export LD_LIBRARY_PATH="$build/stub"
 "$build/tessera-limits" "$dir/limits" card=GPU-00a2f344-95e6-3788-d92a-7bcc1d6ebf10 memory=8192 permille=900
-bare() { "$build/bench-hook"; }
-hooked() { TESSERA_LIMITS="$dir/limits" TESSERA_USAGE="$dir/usage" LD_PRELOAD="$build/libtessera.so" "$build/bench-hook"; }
+bare() { "$build/bench-hook" "$@"; }
+hooked() { TESSERA_LIMITS="$dir/limits" TESSERA_USAGE="$dir/usage" LD_PRELOAD="$build/libtessera.so" "$build/bench-hook" "$@"; }
 table() {
     awk 'BEGIN { budget["launch"] = 20; budget["alloc_free_many"] = 300; budget["meminfo"] = 15 }
         NR == FNR { bare[$1] += $2; n[$1]++; next }
@@ -32,6 +32,17 @@ for kind in bare hooked; do
 done
 echo "$processes processes at once on $(nproc) cores, mean of all; the budgets are those of one"
 table "$dir/bare.all" "$dir/hooked.all"
+polling() { # of all, in percent of a core: processes that ask for free memory every 10 ms
+    rm -f "$dir"/poll.*
+    i=0
+    while [ "$i" -lt "$polling" ]; do "$1" poll 20 >"$dir/poll.$i" & i=$((i + 1)); done
+    wait
+    cat "$dir"/poll.* | awk '/^polling/ { sum += $2 } END { printf "%.2f", sum / 20e9 * 100 }'
+}
+polling=50
+for round in 1 2 3; do
+    echo "$polling processes that ask for free memory every 10 ms: $(polling bare) % of a core bare, $(polling hooked) % hooked (budget: 1 more)"
+done
 exec_ns() { # of a process that never calls the driver
     a=$(date +%s%N); i=0
     while [ "$i" -lt 500 ]; do /bin/true; i=$((i + 1)); done

@@ -10,7 +10,8 @@ enum ts_source { TS_NO_LIMITS, TS_LIMITS_FILE, TS_LIMITS_ENVIRONMENT };
 enum ts_source ts_limits_start(void); /* reads file or environment once */
 enum ts_source ts_limits_source(void);
 const char *ts_limits_usage_path(void);
-void ts_limits_refresh(void);          /* reads the file again; keeps the last valid one */
+/* Reads the file again, or (unless anyway) leaves it to another process that just did; keeps the last valid one. */
+void ts_limits_refresh(int anyway);
 void ts_limits_apply(struct ts_card *card); /* copies into the card what concerns it */
 void ts_limits_reset(void);            /* in a forked child: another thread of the parent may have held the lock */
 uint32_t ts_limits_flags(void);        /* TESSERA_SUSPEND and so on, less a hold that is over */

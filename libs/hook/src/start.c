@@ -25,10 +25,11 @@ uint64_t ts_ticked;
 static ts_lock guard;
 static int limits_ready, fork_ready;
 static uint64_t passed; /* ts_passing() at the last tick */
-static uint64_t checked; /* when the usage file and the other processes were last looked at */
+static uint64_t checked, found; /* when the usage file and the other processes were last looked at, and when the file's path */
 static __thread int starting __attribute__((tls_model("initial-exec")));
 
 #define CHECK_NS (100 * TS_MS)
+#define BY_PATH_NS (500 * TS_MS)
 
 /* CUDA does not survive fork: the child holds nothing and starts anew if it ever calls us. */
 static void in_child(void) {
@@ -108,8 +109,11 @@ void ts_start_nvml(void) {
         start(&ts_state_nvml, ts_real_load_nvml);
 }
 
-static void check_others(void) {
-    if (!ts_usage_intact()) {
+static void check_others(uint64_t now) {
+    int by_path = now - ts_get(found) >= BY_PATH_NS;
+    if (by_path)
+        ts_set(found, now);
+    if (!ts_usage_intact(by_path)) {
         ts_log(TS_LOG_WARNING, "the usage file was removed, replaced or damaged: building it again");
         ts_lock_take(&guard);
         ts_usage_open(ts_limits_usage_path());
@@ -119,16 +123,20 @@ static void check_others(void) {
     ts_slots_reap_in_turn(CHECK_NS);
 }
 
-void ts_tick_now(void) {
+static void tick(int anyway) {
     uint64_t now = ts_coarse();
     __atomic_store_n(&ts_ticked, now, __ATOMIC_RELAXED);
-    ts_limits_refresh();
+    ts_limits_refresh(anyway);
     if (now - ts_get(checked) >= CHECK_NS) {
         ts_set(checked, now);
-        check_others();
+        check_others(now);
     }
     if (__atomic_load_n(&ts_state_cuda, __ATOMIC_ACQUIRE) == 2)
         ts_pools_settle();
+}
+
+void ts_tick_now(void) {
+    tick(1);
 }
 
 int ts_tick(void) {
@@ -136,7 +144,7 @@ int ts_tick(void) {
     if (now - last < TS_TICK_NS ||
         !__atomic_compare_exchange_n(&passed, &last, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return 0;
-    ts_tick_now();
+    tick(0);
     return 1;
 }
 

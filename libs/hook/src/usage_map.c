@@ -132,13 +132,15 @@ int ts_usage_shared(void) {
     return fd >= 0;
 }
 
-int ts_usage_intact(void) {
-    struct stat there;
+int ts_usage_intact(int by_path) {
+    struct stat ours, there;
     if (fd < 0)
         return 1;
-    if (!descriptor_is_ours() || stat(where, &there) < 0 || there.st_ino != inode || there.st_dev != device)
+    if (fstat(fd, &ours) < 0 || ours.st_ino != inode || ours.st_dev != device || !ours.st_nlink)
         return 0;
-    if (there.st_size < (off_t)TESSERA_USAGE_SIZE && posix_fallocate(fd, 0, TESSERA_USAGE_SIZE) != 0)
+    if (by_path && (stat(where, &there) < 0 || there.st_ino != inode || there.st_dev != device))
+        return 0;
+    if (ours.st_size < (off_t)TESSERA_USAGE_SIZE && posix_fallocate(fd, 0, TESSERA_USAGE_SIZE) != 0)
         return 0;
     return valid(map);
 }

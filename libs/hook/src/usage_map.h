@@ -9,8 +9,8 @@
 int ts_usage_open(const char *path);
 struct tessera_usage *ts_usage(void);
 int ts_usage_shared(void);
-/* Is our descriptor still ours, the path still this file, the file still whole? 0: reopen. */
-int ts_usage_intact(void);
+/* Is our descriptor still ours, the file still linked and whole, and (by_path) the path still this file? 0: reopen. */
+int ts_usage_intact(int by_path);
 void ts_usage_forget(void);
 void ts_usage_not_inherited(void); /* in a forked child */
 

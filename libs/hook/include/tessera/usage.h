@@ -137,6 +137,9 @@ struct tessera_usage {
         struct { /* of the hook alone */
             uint64_t reaped_ns;  /* CLOCK_MONOTONIC: when a process last looked for dead ones */
             uint32_t slots_high; /* no slot from here on was ever in use; 0: not known */
+            uint32_t reserved_slots;
+            uint64_t limits_looked_ns; /* when a process last looked at the limits file, */
+            uint64_t limits_stamp;     /* and which it saw: limits.c */
         };
     };
     struct tessera_card_usage card[TESSERA_CARDS];
