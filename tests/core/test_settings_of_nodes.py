@@ -183,7 +183,8 @@ def test_hamis_file_per_node_is_read_as_it_is() -> None:
 def test_what_of_hamis_file_has_no_effect_is_named() -> None:
     assert parse_node_settings(REGISTRY, {"config.json": HAMIS}).ignored == (
         "config.json: nodeconfig[0].migstrategy: 'none': cards in MIG mode take no pods yet",
-        "config.json: nodeconfig[0].enablenumatopology: True: a pod asks for it by an annotation",
+        "config.json: nodeconfig[0].enablenumatopology: True: the agent's setting "
+        "TESSERA_PLUGIN_NUMA shows kubelet NUMA nodes",
         "config.json: nodeconfig[2]: 'many': write int, got str",
         "config.json: nodeconfig[2].colour: 'red': no such key is known",
         "config.json: nodeconfig[3]: without the name of a node: name the entry by it",

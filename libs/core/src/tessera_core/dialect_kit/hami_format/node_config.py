@@ -32,7 +32,7 @@ _LOG_LEVEL: Final = "libcudaloglevel"
 _FILTER: Final = "filterdevices"
 _FILTERS: Final = {"uuid": "ids", "index": "indexes"}
 _ELSEWHERE: Final = {
-    "enablenumatopology": "a pod asks for it by an annotation",
+    "enablenumatopology": "the agent's setting TESSERA_PLUGIN_NUMA shows kubelet NUMA nodes",
     "migstrategy": "cards in MIG mode take no pods yet",
     "enablegetpreferredallocation": "the scheduler chooses the cards",
 }

@@ -45,7 +45,7 @@ HAMI_SECTION: Final = DeviceConfigSection(
     },
     text=frozenset({"libCudaLogLevel"}),
     elsewhere={
-        "enableNumaTopology": "a pod asks for it by the annotation nvidia.com/numa-bind",
+        "enableNumaTopology": "the agent's setting TESSERA_PLUGIN_NUMA shows kubelet NUMA nodes",
         "migProfileAllowlist": "cards in MIG mode take no pods yet",
         "knownMigGeometries": "cards in MIG mode take no pods yet",
     },
