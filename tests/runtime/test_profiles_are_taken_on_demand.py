@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import Counter
 
 import pytest
 from aiohttp import ClientSession
@@ -55,8 +56,16 @@ async def test_nonsense_is_refused(seconds: str) -> None:
 
 
 async def test_one_is_taken_at_a_time() -> None:
+    begun, over = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def take(seconds: float) -> Counter[str]:
+        loop.call_soon_threadsafe(begun.set)
+        over.wait()
+        return Counter({f"for;{seconds:g};seconds": 2})
+
     app = application(HTTP)
-    app.add_routes([route(ProfileSettings(enabled=True))])
+    app.add_routes([route(ProfileSettings(enabled=True), take)])
     async with serving(app, HTTP) as served, ClientSession(served.url) as session:
 
         async def get() -> tuple[int, str]:
@@ -64,9 +73,17 @@ async def test_one_is_taken_at_a_time() -> None:
                 return answer.status, await answer.text()
 
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(get(), name=f"profile {n}") for n in range(2)]
-    (taken, stacks), (refused, _) = sorted(task.result() for task in tasks)
-    assert (taken, refused) == (200, 429)
-    line, _, count = stacks.splitlines()[0].rpartition(" ")
+            first = group.create_task(get(), name="first")
+            await begun.wait()
+            refused, _ = await get()
+            over.set()
+    assert refused == 429
+    assert first.result() == (200, "for;0.5;seconds 2\n")
+
+
+async def test_a_profile_has_the_loops_own_stack() -> None:
+    status, text = await answer_of(ProfileSettings(enabled=True), "?seconds=0.1")
+    assert status == 200
+    line, _, count = text.splitlines()[0].rpartition(" ")
     assert line.startswith("MainThread;")
     assert int(count) > 0

@@ -15,6 +15,7 @@ import asyncio
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from types import FrameType
 from typing import Annotated, Final
 
@@ -36,8 +37,12 @@ class ProfileSettings(Struct, frozen=True, kw_only=True):
     """The longest profile, in seconds."""
 
 
-def route(settings: ProfileSettings) -> web.RouteDef:
-    """The route for a service's server; it says how to open it where it is closed."""
+def route(
+    settings: ProfileSettings, take: Callable[[float], Counter[str]] | None = None
+) -> web.RouteDef:
+    """The route for a service's server; it says how to open it where it is closed. `take` samples
+    for so many seconds; None = `sample`."""
+    take = sample if take is None else take
     turn = asyncio.Lock()
 
     async def profile(request: web.Request) -> web.Response:
@@ -52,7 +57,7 @@ def route(settings: ProfileSettings) -> web.RouteDef:
         if turn.locked():
             return _refused(429, "another profile is being taken: ask again")
         async with turn:
-            stacks = await asyncio.to_thread(sample, seconds)
+            stacks = await asyncio.to_thread(take, seconds)
         return web.Response(text="".join(f"{stack} {n}\n" for stack, n in stacks.most_common()))
 
     return web.get(PATH, profile)
