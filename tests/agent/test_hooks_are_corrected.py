@@ -150,7 +150,7 @@ def test_the_hooks_figure_is_that_of_the_moment_of_the_sample(tmp_path: Path) ->
     assert written(one) == (1000, 1750)
 
 
-def test_nothing_is_written_before_the_moment_of_a_sample_can_be_told(tmp_path: Path) -> None:
+def test_nothing_is_written_before_the_moment_of_a_sample_is_certain(tmp_path: Path) -> None:
     one, clock = a_container(tmp_path), Set()
     corrections = LimitCorrections(Owned({10: "id-a"}), clock)
     correct(corrections, one, read=busy(ANY_US - 500_000, {10: 0}))  # the hook has no figure yet
