@@ -21,7 +21,7 @@ class MonotonicClock:
 
     def time(self) -> float:
         """Seconds since 1970, as far as the wall clock was right at the start."""
-        return self.at(self._loop.time())
+        return self._start + self._loop.time()
 
     def at(self, loop_time: float) -> float:
         """The same for a time of the loop's clock."""

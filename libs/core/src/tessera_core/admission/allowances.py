@@ -120,9 +120,8 @@ EVERYTHING: Final[Allowed] = frozenset(kind.name for kind in KINDS)
 
 def allowed_by(labels: Mapping[str, str]) -> Allowed:
     """The kinds that a namespace's labels allow."""
-    return frozenset(
-        _BY_LABEL[label].name for label in _BY_LABEL.keys() & labels.keys() if labels[label] == _YES
-    )
+    meant = _BY_LABEL.keys() & labels.keys() if labels else NOTHING
+    return frozenset(_BY_LABEL[label].name for label in meant if labels[label] == _YES)
 
 
 def without_effect(labels: Mapping[str, str]) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ remembered, so it is bounded by bytes, and nothing is kept of a manifest but its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -55,7 +54,7 @@ class AdmissionCache:
 
     def admit(self, pod: Pod, allowed: Allowed = NOTHING) -> AdmittedPod | Rejected | None:
         """What `admission.admit` says of the pod."""
-        shape = _shape(pod, allowed)
+        shape, has_more = _shape(pod, allowed)
         if len(shape) > MOST_SHAPE:
             return admit(self._registry, pod, allowed=allowed)
         key = blake2b(shape, digest_size=16).hexdigest()
@@ -66,7 +65,7 @@ class AdmissionCache:
         if known is None:
             return None
         meta = pod.metadata
-        wrong = self._checked(pod, known, allowed) if _has_more(pod) else None
+        wrong = self._checked(pod, known, allowed) if has_more else None
         return wrong or replace(known, request=replace(known.request, name=meta.name, uid=meta.uid))
 
     def _checked(self, pod: Pod, known: AdmittedPod, allowed: Allowed) -> Rejected | None:
@@ -83,27 +82,27 @@ class AdmissionCache:
         return answer
 
 
-def _has_more(pod: Pod) -> bool:
-    """Whether the pod has any of what its shape leaves out, and `AdmissionCache` looks at
-    itself."""
-    spec = pod.spec
-    return bool(
-        spec.volumes or spec.node_name or spec.ephemeral_containers
-        or any(c.volume_mounts for c in spec.containers)
-        or any(c.volume_mounts for c in spec.init_containers)
-    )  # fmt: skip
-
-
-def _shape(pod: Pod, allowed: Allowed) -> bytes:
-    """Everything that admission may read, but for what `_has_more` of."""
+def _shape(pod: Pod, allowed: Allowed) -> tuple[bytes, bool]:
+    """Everything that admission may read, but for what `AdmissionCache` looks at itself, as JSON;
+    and whether the pod has any of that: volumes, mounts, a node, containers for debugging."""
     meta, spec = pod.metadata, pod.spec
     notes = {k: v for k, v in meta.annotations.items() if k != TRACE_KEY}
-    plain = replace(
-        spec, node_name="", volumes=(), ephemeral_containers=(),
-        containers=_plain(spec.containers), init_containers=_plain(spec.init_containers),
+    containers, inits = _unmounted(spec.containers), _unmounted(spec.init_containers)
+    has_more = bool(
+        spec.volumes or spec.node_name or spec.ephemeral_containers
+        or containers is not spec.containers or inits is not spec.init_containers
     )  # fmt: skip
-    return _encode((meta.namespace, meta.labels, notes, plain, sorted(allowed)))
+    if has_more:
+        spec = replace(
+            spec, node_name="", volumes=(), ephemeral_containers=(), containers=containers,
+            init_containers=inits,
+        )  # fmt: skip
+    return _encode((meta.namespace, meta.labels, notes, spec, sorted(allowed))), has_more
 
 
-def _plain(containers: Iterable[Container]) -> tuple[Container, ...]:
-    return tuple(replace(c, volume_mounts=()) if c.volume_mounts else c for c in containers)
+def _unmounted(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+    """The containers without their mounts; the same tuple where they have none."""
+    for container in containers:
+        if container.volume_mounts:
+            return tuple(replace(c, volume_mounts=()) for c in containers)
+    return containers

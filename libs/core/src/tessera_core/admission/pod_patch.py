@@ -95,6 +95,8 @@ def _patch_container(draft: JsonPatchRecorder, where: Where, after: ContainerAft
 
 def _patch_amounts(draft: JsonPatchRecorder, where: Where, after: Mapping[str, str]) -> None:
     before: Mapping[str, Quantity] = draft.get(where) or {}
+    if before == after:
+        return
     for name in [name for name in before if name not in after]:
         draft.drop((*where, name))
     changed = {n: q for n, q in after.items() if n not in before or not _same(before[n], q)}

@@ -72,7 +72,8 @@ def too_many_annotations(count: int) -> Rejected | None:
 
 def too_many_containers(pod: Pod) -> Rejected | None:
     """The refusal of so many containers; None where they are few enough."""
-    count = sum(map(len, _lists(pod)))
+    spec = pod.spec
+    count = len(spec.containers) + len(spec.init_containers) + len(spec.ephemeral_containers)
     if count <= MOST_CONTAINERS:
         return None
     return _beyond("spec.containers", count, MOST_CONTAINERS, "containers of all kinds")

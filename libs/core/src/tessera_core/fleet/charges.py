@@ -83,7 +83,9 @@ class Tally:
 
     def add(self, share: Share) -> None:
         """The next share."""
-        now = self.running.get(share.card, _NOTHING).plus(charge_of(share))
+        now, before = charge_of(share), self.running.get(share.card)
+        if before is not None:
+            now = before.plus(now)
         if share.role is Role.INIT:
             self.peaks[share.card] = self.peaks.get(share.card, _NOTHING).or_else(now)
         else:

@@ -7,6 +7,7 @@ percentage becomes a whole number once, where it enters the ledger, and is one u
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 MILLI: Final = 1_000
@@ -17,6 +18,7 @@ MOST_PERCENT: Final = 10**15
 bits."""
 
 
+@lru_cache(1024)  # the few amounts that pods ask for, several times for each pod
 def milli(percent: float) -> int:
     """Percent in the ledger's units: the nearest whole number, and at least 1 of what is more than
     nothing, for no cores at all means no limit of cores."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tessera_core.kube.label_selectors import selects
 from tessera_core.quota.allowance import (
+    NO_LIMITS,
     Allowance,
     QuotaUsage,
     Uses,
@@ -131,15 +132,18 @@ class QuotaAccounting:
                 source=f"Namespace {namespace}, whose labels are not known yet,",
             )  # fmt: skip
             return Allowance([closed], {})
+        limited = self._limits.get(namespace)
+        if not limited:
+            return NO_LIMITS
         limits: list[Limit] = []
         together: dict[Key, Uses] = {}
-        for limit in self._limits.get(namespace, ()):
+        for limit in limited:
             ceiling = self._pools.effective_limit(limit)
             for each in (limit,) if ceiling is None else (limit, ceiling):
                 limits.append(each)
                 if limit.namespaces or limit.selector is not None:
                     together[key_of(each)] = self._uses_of(limit)
-        return Allowance(limits, dict(self._uses.get(namespace, {})) if limits else {}, together)
+        return Allowance(limits, dict(self._uses.get(namespace, {})), together)
 
     def _with_selected(self, limit: Limit) -> Limit:
         selector = limit.selector

@@ -101,6 +101,8 @@ class Connections:
         self.empty = asyncio.Event()
         """Set while there is none."""
         self.empty.set()
+        self.to_sweep = asyncio.Event()
+        """Set while there is something for `sweep` to look at."""
         self.reserved = 0
         """Bytes of all rooms."""
         self._idle_s = idle_s
@@ -126,6 +128,7 @@ class Connections:
         peer = ServerConnection(self._now())
         self._open[peer] = None
         self.empty.clear()
+        self.to_sweep.set()
         return peer
 
     def leave(self, peer: ServerConnection) -> None:
@@ -177,6 +180,8 @@ class Connections:
             elif peer.stage is ConnectionStage.COMING and self._hinders(peer, now):
                 self._drop(peer, "too slow while others wait for room")
         self._report(now)
+        if not self._open and not self._cut:
+            self.to_sweep.clear()
 
     def close_idle(self) -> None:
         """Close those of which nothing is asked."""

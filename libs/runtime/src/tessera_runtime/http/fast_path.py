@@ -143,11 +143,11 @@ class FastServer:
         inside = partial(FastConnection, self)
         shaking = Handshakes(listening, context, self.peers, inside, self.later)
         taking = self._group.create_task(shaking.take(), name="connections over TLS")
+        taking.add_done_callback(lambda _: listening.close())  # the event loop reads it until then
         try:
             yield
         finally:
             taking.cancel()
-            listening.close()
 
     def later(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Go on with what takes time."""
@@ -201,10 +201,8 @@ class FastConnection(asyncio.Protocol):
         if self._deaf:
             return
         self._buffer += data
-        peer = self._peer
-        if peer is not None and peer.stage is ConnectionStage.IDLE:
-            self._peers.enters(peer, ConnectionStage.COMING)
         self._go_on()
+        self._owe_the_rest()
         self._read_or_wait()
 
     def pause_writing(self) -> None:
@@ -233,11 +231,19 @@ class FastConnection(asyncio.Protocol):
         transport = self._transport
         return None if transport is None or transport.is_closing() else transport
 
+    def _owe_the_rest(self) -> None:
+        """A request has begun to come that cannot be answered yet."""
+        peer = self._peer
+        if self._buffer and peer is not None and peer.stage is ConnectionStage.IDLE:
+            self._peers.enters(peer, ConnectionStage.COMING)
+
     def _read_or_wait(self) -> None:
-        transport = self._open
         ahead = (self._busy or self._full) and len(self._buffer) > AHEAD_MOST
         waits = ahead or self._waits
-        if transport is not None and waits != self._paused:
+        if waits == self._paused:
+            return
+        transport = self._open
+        if transport is not None:
             self._paused = waits
             if waits:
                 transport.pause_reading()
@@ -261,6 +267,7 @@ class FastConnection(asyncio.Protocol):
         elif len(self._buffer) >= request.end:
             self._begin(answer, request, peer)
         else:
+            self._owe_the_rest()
             self._waits = not self._peers.reserve(peer, request.end, self._has_room)
 
     def _has_room(self) -> None:
@@ -268,8 +275,9 @@ class FastConnection(asyncio.Protocol):
         self._read_or_wait()
 
     def _begin(self, answer: Answer, request: FastRequest, peer: ServerConnection) -> None:
-        body = bytes(memoryview(self._buffer)[request.start : request.end])
-        del self._buffer[: request.end]
+        end = request.end
+        body = bytes(memoryview(self._buffer)[request.start : end])
+        del self._buffer[:end]
         self._busy = True
         self._peers.enters(peer, ConnectionStage.WHOLE)
         if self._serving.line is None:
@@ -328,6 +336,7 @@ class FastConnection(asyncio.Protocol):
         self._come_to_rest()
 
     def _hand_over(self, transport: asyncio.Transport, peer: ServerConnection) -> None:
+        self._owe_the_rest()
         self._transport = self._peer = None
         bodies = self._serving.bodies
         most = None if bodies.of(peer) == bodies.most else HEAD_MOST + bodies.of(peer)
@@ -373,5 +382,6 @@ async def connections(
 
 async def _sweep(peers: Connections) -> None:
     while True:
+        await peers.to_sweep.wait()
         await asyncio.sleep(SWEEP_S)
         peers.sweep()

@@ -38,11 +38,27 @@ class Handshakes:
         """One connection after the other, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
+            failed = asyncio.Event()
+            loop.add_reader(self._listening, self._accept, failed)
             try:
-                self._admit((await loop.sock_accept(self._listening))[0])
-            except OSError as e:
+                await failed.wait()
+            finally:
+                loop.remove_reader(self._listening)
+            await asyncio.sleep(_AGAIN_S)
+
+    def _accept(self, failed: asyncio.Event) -> None:
+        """Called by the event loop for as long as a connection waits."""
+        try:
+            accepted, _ = self._listening.accept()
+        except (BlockingIOError, InterruptedError):  # it went before it was taken
+            return
+        except OSError as e:
+            if not failed.is_set():
                 log.warning("connection not taken", why=str(e))
-                await asyncio.sleep(_AGAIN_S)
+            failed.set()
+            return
+        accepted.settimeout(0)
+        self._admit(accepted)
 
     def _admit(self, accepted: socket.socket) -> None:
         peer = self._connections.enter()

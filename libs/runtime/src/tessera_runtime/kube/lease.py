@@ -84,7 +84,8 @@ class Lease:
 
         Send a write only while this is more than the deadline of a call.
         """
-        return max(0.0, self._ends_at - _now())
+        left_s = self._ends_at - asyncio.get_running_loop().time()
+        return left_s if left_s > 0 else 0.0
 
     async def keep(self) -> NoReturn:
         """Get it, renew it, lose it, get it again."""

@@ -62,7 +62,7 @@ class Leadership:
 
     def problem(self) -> str:
         """Why it does not answer; empty when it does."""
-        if not self.holds:
+        if not self._lease.remaining():
             return f"standing by: {self._lease.holder or 'nobody yet'} leads"
         if self._ready != self._lease.generation:
             return "leads, and is reading the pods anew"
@@ -74,7 +74,7 @@ class Leadership:
 
     def fence(self) -> float:
         """Seconds for which this replica surely leads; 0 when it does not answer."""
-        return self._lease.remaining() if self.leads else 0.0
+        return 0.0 if self.problem() else self._lease.remaining()
 
     async def run(
         self, take_over: Callable[[], Awaitable[None]], resign: Callable[[], None]

@@ -42,6 +42,7 @@ class _Object(Struct, frozen=True):
 
 
 _object = decoder(_Object)
+_TRACE: Final = TRACE_KEY.encode()
 
 
 class _Case(Struct, frozen=True):
@@ -110,7 +111,7 @@ class Webhook:
             at_once = unread(self._rules, review, Setting(namespace=notes))
             if at_once is not None:
                 return at_once
-            trace = _object(bytes(review.object)).metadata.annotations.get(TRACE_KEY, "")
+            trace = _trace_of(bytes(review.object))
             with tracing.span(
                 f"tessera.scheduler.{case.phase}", parent=trace, namespace=review.namespace,
                 pod=review.name, operation=review.operation,
@@ -140,6 +141,13 @@ def _reviewed(body: bytes) -> ReviewRequest:
     if review.kind.kind not in KINDS:
         raise NotAReview(f"request.kind: {review.kind.kind[:64]!r}: register this webhook for pods")
     return review
+
+
+def _trace_of(manifest: bytes) -> str:
+    """The trace on the object; most have none, and the API server writes keys plainly."""
+    if _TRACE not in manifest:
+        return ""
+    return _object(manifest).metadata.annotations.get(TRACE_KEY, "")
 
 
 def _outcome(answer: ReviewAnswer) -> str:
