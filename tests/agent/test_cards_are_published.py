@@ -126,7 +126,7 @@ async def test_an_api_server_that_is_away_is_waited_for() -> None:
     async with running(kube, script) as agent:
         await asyncio.sleep(100)
         assert script.polls > 90
-        assert KEY in agent.states[-1].problems[0]
+        assert KEY in agent.states[-1].problems[-1]
         kube.resume()
         await asyncio.sleep(70)
         assert await healthy_cards(kube) == {"GPU-0": True}

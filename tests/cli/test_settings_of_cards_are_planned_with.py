@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from tessera_schema.cards import MIB, Card
 from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
@@ -12,7 +13,8 @@ CARDS = tuple(
     for i in range(2)
 )
 NODE = {
-    "apiVersion": "v1", "kind": "Node", "status": {"capacity": {"cpu": "8", "pods": "110"}},
+    "apiVersion": "v1", "kind": "Node",
+    "status": {"capacity": {"cpu": "8", "pods": "110", "memory": "64Gi"}},
     "metadata": {
         "name": "gpu-1",
         "annotations": {
@@ -28,6 +30,17 @@ POD = {
         ]
     },
 }  # fmt: skip
+
+
+def a_pod(name: str, mib: str, *, guaranteed: bool = False) -> dict[str, Any]:
+    limits = {"nvidia.com/gpumem": mib}
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "annotations": {"tessera.dev/class": "guaranteed"} if guaranteed else {},
+        },
+        "spec": {"containers": [{"name": "m", "image": "i", "resources": {"limits": limits}}]},
+    }  # fmt: skip
 
 
 def settings(text: str, **more: str) -> dict[str, object]:
@@ -57,6 +70,37 @@ def test_scaled_memory_counts_and_the_physical_size_is_listed(tessera: Tessera) 
     listed = json.loads(tessera("place", "-f", "-", "-o", "json", stdin=dumped(NODE, half)).out)
     (card, _) = listed["nodes"][0]["cards"]
     assert (card["memory_mib"], card["physical_mib"], card["slots"]) == (8192, 16384, 3)
+
+
+def test_more_memory_than_a_card_has_is_planned_with(tessera: Tessera) -> None:
+    half_more = settings("nodes: [{memory_scaling: 1.5}]")
+    pods = [a_pod(f"job-{i}", "8000") for i in range(6)]
+    assert tessera("place", "-f", "-", stdin=dumped(NODE, *pods)).status == 2
+    ran = tessera("place", "--cards", "-f", "-", stdin=dumped(NODE, *pods, half_more))
+    assert ran.status == 0
+    assert "0/24576 MiB" in ran.out
+    assert "has 16384 MiB" in ran.out
+    placed = tessera("place", "-o", "json", "-f", "-", stdin=dumped(NODE, *pods, half_more))
+    assert [pod["cards"][0]["memory_mib"] for pod in json.loads(placed.out)["pods"]] == [8000] * 6
+
+
+def test_a_guaranteed_pod_costs_more_and_learns_why_it_waits(tessera: Tessera) -> None:
+    half_more = settings("nodes: [{memory_scaling: 1.5}]")
+    whole = [a_pod(f"sure-{i}", "9000", guaranteed=True) for i in range(3)]
+    ran = tessera("place", "--why", "-f", "-", stdin=dumped(NODE, *whole, half_more))
+    assert ran.status == 2
+    said = " ".join(ran.out.split())
+    assert "asks 13500 MiB of a card, the freest of these has 11076 MiB of 24576 MiB" in said
+    assert "9000 MiB that are guaranteed to lie on it count so much more" in said
+
+
+def test_a_class_that_does_not_exist_is_refused(tessera: Tessera) -> None:
+    odd = a_pod("odd", "1000")
+    odd["metadata"]["annotations"] = {"tessera.dev/class": "precious"}
+    ran = tessera("place", "-f", "-", stdin=dumped(NODE, odd))
+    assert ran.status == 2
+    assert "tessera.dev/class" in ran.out
+    assert "guaranteed or burstable" in " ".join(ran.out.split())
 
 
 def test_settings_that_make_no_sense_stop_the_command(tessera: Tessera) -> None:

@@ -21,19 +21,23 @@ def shares(*held: tuple[Role, int, float], card: str = "g0") -> list[Share]:
 @pytest.mark.parametrize(
     ("held", "want"),
     [
-        pytest.param([(APP, 100, 10), (APP, 200, 20)], Charge(300, 30_000, 2, 0), id="USE-01"),
-        pytest.param([(INIT, 100, 10), (INIT, 200, 30)], Charge(200, 30_000, 1, 0), id="USE-02"),
+        pytest.param([(APP, 100, 10), (APP, 200, 20)], Charge(300, 30_000, 2, 0, 300), id="USE-01"),
         pytest.param(
-            [(INIT, 500, 10), (APP, 100, 40)], Charge(500, 40_000, 1, 0), id="the larger of each"
+            [(INIT, 100, 10), (INIT, 200, 30)], Charge(200, 30_000, 1, 0, 200), id="USE-02"
+        ),
+        pytest.param(
+            [(INIT, 500, 10), (APP, 100, 40)],
+            Charge(500, 40_000, 1, 0, 500),
+            id="the larger of each",
         ),
         pytest.param(
             [(SIDECAR, 100, 10), (INIT, 300, 10), (APP, 150, 20)],
-            Charge(400, 30_000, 2, 0),
+            Charge(400, 30_000, 2, 0, 400),
             id="an init container runs beside the sidecar before it",
         ),
         pytest.param(
             [(INIT, 300, 10), (SIDECAR, 100, 10), (APP, 150, 20)],
-            Charge(300, 30_000, 2, 0),
+            Charge(300, 30_000, 2, 0, 300),
             id="and not beside the one after it",
         ),
     ],
@@ -46,7 +50,7 @@ def test_a_card_is_charged_what_runs_at_one_time(
 
 def test_once_init_is_over_only_what_runs_is_charged() -> None:
     held = shares((INIT, 999, 99), (APP, 100, 10), (APP, 200, 20))
-    assert charges(held, init_over=True) == {"g0": Charge(300, 30_000, 2, 0)}  # USE-06
+    assert charges(held, init_over=True) == {"g0": Charge(300, 30_000, 2, 0, 300)}  # USE-06
 
 
 @pytest.mark.parametrize(("restart", "over"), [("Never", True), ("Always", False)])

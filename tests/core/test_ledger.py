@@ -152,7 +152,7 @@ def test_shares_survive_their_node_and_its_cards() -> None:
     ledger = a_ledger()
     ledger.observe(ObservedPod(uid="u1", grant=a_grant()), 0)
     ledger.put_node("n1", [a_card("g1", 0, mib=4000)])
-    assert ledger.charges_on("n1") == {"g0": Charge(1000 * MIB, 10_000, 1, 0)}
+    assert ledger.charges_on("n1") == {"g0": Charge(1000 * MIB, 10_000, 1, 0, 1000 * MIB)}
     ledger.remove_node("n1")
     ledger.put_node("n1", [a_card("g0", 0, mib=4000)])
     assert used_mib(ledger) == 1000

@@ -30,6 +30,7 @@ SIZES = (ModelSizes("T4", (1000 * MIB, 4000 * MIB)), ModelSizes("a1", (500 * MIB
 cards = st.builds(
     a_card,
     mib=st.sampled_from([4096, 8192, 16384]),
+    physical_bytes=st.sampled_from([0, 0, 3001 * MIB, 8000 * MIB, 20_000 * MIB]),
     cores=st.sampled_from([100.0, 150.0]),
     slots=st.integers(1, 4),
     model=st.sampled_from(["A100", "T4", ""]),
@@ -44,6 +45,7 @@ held = st.builds(
     cores_milli=st.sampled_from([0, 30_000, 100_000]),
     slots=st.integers(0, 3),
     exclusive=st.sampled_from([0, 0, 0, 1]),
+    resident_bytes=st.sampled_from([0, 700 * MIB, 3000 * MIB]),
 )
 requests = st.builds(
     Request,
@@ -55,6 +57,7 @@ requests = st.builds(
     memory_sizes=st.sampled_from([(), (), SIZES]),
     cores_percent=st.sampled_from([0, 30, 100]),
     exclusive=st.booleans(),
+    guaranteed=st.booleans(),
     owns_whole_cores=st.booleans(),
     needs_free_cores=st.booleans(),
     models=st.sampled_from([(), ("a1",), ("T4", "A")]),
@@ -82,6 +85,7 @@ def a_fleet(spec: list[list[tuple[Card, Charge]]]) -> Fleet:
                     f"card-{i}", i, mib=card.memory_mib, cores=card.cores_percent,
                     slots=card.slots, model=card.model, mode=card.mode, healthy=card.healthy,
                     cordoned=card.cordoned, numa=card.numa,
+                    physical_bytes=card.physical_bytes,
                 ),
                 charge,
             )

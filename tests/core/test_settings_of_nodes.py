@@ -75,6 +75,17 @@ def test_amounts_are_scaled_and_the_physical_size_stays_next_to_them() -> None:
     assert CardSettings().applied_to((first,))[0].memory_bytes == CARDS[0].memory_bytes
 
 
+def test_what_is_granted_beyond_cards_is_bounded_by_the_nodes_memory() -> None:
+    settings = CardSettings(memory_scaling=2)
+    on = settings.on_host(32 << 30, hooked=True)
+    assert [card.memory_mib for card in on.applied_to(CARDS)] == [16384 + 8192] * 2
+    said = CardSettings(memory_scaling=2, host_memory_mib=2048).on_host(32 << 30, hooked=True)
+    assert [card.memory_mib for card in said.applied_to(CARDS)] == [16384 + 1024] * 2
+    assert settings.on_host(1 << 40, hooked=True).applied_to(CARDS)[0].memory_mib == 32768
+    # nothing puts memory of other vendors' cards there
+    assert settings.on_host(1 << 40, hooked=False).applied_to(CARDS) == CARDS
+
+
 def test_a_mode_of_the_hardware_stays() -> None:
     (card,) = CardSettings(mode="hami-core").applied_to((replace(CARDS[0], mode="mig"),))
     assert card.mode == "mig"
@@ -125,6 +136,7 @@ def test_cards_without_memory_of_their_own_get_a_size() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("nodes: [{memory_scaling: 11}]", "nodes[0].memory_scaling: 11: write float <= 10.0"),
         ("nodes: [{slots: 0}]", "settings.yaml: nodes[0].slots: 0: write int >= 1"),
         ("nodes: [{slots: many}]", "settings.yaml: nodes[0].slots: 'many': write int"),
         (

@@ -330,7 +330,7 @@ class LedgerUnderTest(RuleBasedStateMachine):
                 c, at = fleet.cards, (row, column)
                 have = Charge(
                     int(c.memory_used[at]), int(c.cores_used[at]), int(c.sharers[at]),
-                    int(c.exclusive[at]),
+                    int(c.exclusive[at]), resident_bytes=int(c.memory_used[at]),
                 )  # fmt: skip
                 assert have == total.get(at, Charge())
 

@@ -151,6 +151,7 @@ async def test_what_an_agent_holds_is_what_the_ledger_has(tmp_path: Path) -> Non
         await cluster.place(scheduler, "a")
         container = start(agent, pod := sandbox(cluster, "a"))
         held = CardHeld(card="GPU-n0-0", containers=1, memory_bytes=12000 * MIB)
+        await until(lambda: "n0.nvidia" in cluster.bus.values(DEVICES_BUCKET), 20)
         await until(lambda: said(cluster).held == (held,), 40)
         await asyncio.sleep(100)
         assert counted(scheduler, DIFFERING) == 0

@@ -44,6 +44,8 @@ static int charge_once(struct ts_card *card, enum tessera_kind kind, uint64_t by
         ts_card_recount(shared, card->index);
     uint64_t held = shared->charged_bytes;
     int fits = anyway || !limit || (bytes <= limit && held <= limit - bytes);
+    if (!anyway && kind != TESSERA_MANAGED && bytes > ts_charge_resident_room(card))
+        fits = 0;
     ts_point("charge: looked");
     if (fits) {
         add(&card->own[kind], bytes);
@@ -123,6 +125,15 @@ void ts_charge_denied(struct ts_card *card, uint64_t bytes) {
 
 uint64_t ts_charged(const struct ts_card *card) {
     return __atomic_load_n(&card->shared->charged_bytes, __ATOMIC_RELAXED);
+}
+
+uint64_t ts_charge_resident_room(const struct ts_card *card) {
+    uint64_t resident = ts_get(card->resident_bytes);
+    if (!(ts_get(card->flags) & TESSERA_CARD_OVERSUBSCRIBE) || !resident)
+        return UINT64_MAX;
+    uint64_t held = ts_charged(card), managed = ts_card_managed(card->index);
+    uint64_t there = held > managed ? held - managed : 0;
+    return there < resident ? resident - there : 0;
 }
 
 uint64_t ts_charge_room(const struct ts_card *card) {

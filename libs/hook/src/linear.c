@@ -15,16 +15,18 @@ static struct ts_holding pointer(struct ts_card *card, enum tessera_kind kind, C
 }
 
 /* Oversubscription: what would not lie on the card within resident_bytes becomes managed. */
-static enum tessera_kind kind_for(struct ts_card *card, uint64_t bytes) {
-    uint64_t resident = ts_get(card->resident_bytes);
-    int over = (ts_get(card->flags) & TESSERA_CARD_OVERSUBSCRIBE) && resident && ts_charged(card) + bytes > resident;
+static enum tessera_kind kind_for(const struct ts_card *card, uint64_t bytes) {
+    int over = ts_memory_pages(bytes) > ts_charge_resident_room(card);
     return over && real.cuMemAllocManaged ? TESSERA_MANAGED : TESSERA_DEVICE;
 }
 
 static CUresult allocate(struct ts_card *card, enum tessera_kind kind, CUdeviceptr *at, size_t bytes, unsigned flags) {
     uint64_t cost = kind == TESSERA_MANAGED ? ts_memory_round(bytes) : ts_memory_pages(bytes);
-    if (!ts_memory_ask(card, kind, cost))
+    if (!ts_memory_ask(card, kind, cost)) {
+        if (kind == TESSERA_DEVICE && kind_for(card, bytes) == TESSERA_MANAGED) /* another thread was faster */
+            return allocate(card, TESSERA_MANAGED, at, bytes, flags);
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     ts_point("alloc: charged");
     CUresult r = kind == TESSERA_MANAGED ? real.cuMemAllocManaged(at, bytes, flags) : real.cuMemAlloc_v2(at, bytes);
     ts_point("alloc: driver");

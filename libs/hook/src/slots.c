@@ -76,6 +76,17 @@ uint32_t ts_slots_high(void) {
     return high && high < TESSERA_SLOTS ? high : TESSERA_SLOTS;
 }
 
+uint64_t ts_card_managed(uint32_t card) {
+    struct tessera_usage *usage = ts_usage();
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < ts_slots_high(); i++) {
+        const struct tessera_slot *slot = &usage->slot[i];
+        if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == TESSERA_SLOT_LIVE && slot->card == card)
+            sum += __atomic_load_n(&slot->bytes[TESSERA_MANAGED], __ATOMIC_RELAXED);
+    }
+    return sum;
+}
+
 /* Sum of what the slots of a card say; the caller holds the card's lock. */
 void ts_card_recount(struct tessera_card_usage *shared, uint32_t card) {
     struct tessera_usage *usage = ts_usage();

@@ -16,6 +16,7 @@ void ts_gap(uint32_t gap); /* note in all our slots what cannot be enforced */
 /* The lock over one card's memory numbers in the usage file. `as` is our slot. */
 void ts_card_lock(struct tessera_card_usage *shared, uint32_t as);
 int ts_card_unlock(struct tessera_card_usage *shared, uint32_t as); /* 0: it had been taken from us */
+uint64_t ts_card_managed(uint32_t card); /* bytes of managed memory that the slots of a card say */
 void ts_card_recount(struct tessera_card_usage *shared, uint32_t card);
 
 #endif

@@ -271,6 +271,30 @@ TEST(oversubscription_goes_to_managed_memory, "memory=1024 resident=256 card_fla
     EQUAL(charged(), 200 * MIB);
 }
 
+TEST(managed_memory_leaves_the_card_to_others, "memory=1024 resident=256 card_flags=1", NULL) {
+    CUdeviceptr p;
+    int managed = 1;
+    begin();
+    EQUAL(allocate(300, NULL), 0); /* does not lie on the card, which is still empty */
+    EQUAL(allocate(200, &p), 0);
+    EQUAL(CU(cuPointerGetAttribute)(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p), 0);
+    EQUAL(managed, 0);
+    EQUAL(usage()->slot[0].bytes[TESSERA_DEVICE], 200 * MIB);
+    EQUAL(usage()->slot[0].bytes[TESSERA_MANAGED], 300 * MIB);
+}
+
+TEST(what_cannot_be_managed_is_refused_beyond_the_card, "memory=1024 resident=256 card_flags=1", NULL) {
+    CUdeviceptr p;
+    size_t pitch;
+    begin();
+    EQUAL(allocate(200, NULL), 0);
+    EQUAL(CU(cuMemAllocPitch_v2)(&p, &pitch, MIB, 100, 4), CUDA_ERROR_OUT_OF_MEMORY);
+    EQUAL(CU(cuMemAllocPitch_v2)(&p, &pitch, MIB, 50, 4), 0);
+    EQUAL(CU(cuMemAllocAsync)(&p, 100 * MIB, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    EQUAL(usage()->slot[0].bytes[TESSERA_MANAGED], 0);
+    EQUAL(charged(), 250 * MIB);
+}
+
 TEST(hundred_thousand_live_allocations, "memory=8192", NULL) {
     static CUdeviceptr p[100000];
     PFN_cuMemAlloc_v2 a = CU(cuMemAlloc_v2);

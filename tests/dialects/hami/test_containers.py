@@ -54,7 +54,7 @@ def test_a_pod_costs_a_card_its_busiest_moment(
     assert held is not None
     mib, cores, slots = want
     assert charges(held.shares, init_over=init_over) == {
-        "g0": Charge(mib * MIB, milli(cores), slots)
+        "g0": Charge(mib * MIB, milli(cores), slots, resident_bytes=mib * MIB)
     }
 
 

@@ -42,7 +42,13 @@ ORDER_KEY: Final = "tessera.dev/order"
 """On a pod, by its owner: one of `ORDERS`, by what its node and its cards are chosen."""
 ORDERS: Final = ("pack", "dialect")
 """`pack`, or the order of the dialect that the pod speaks, whatever is the default."""
+CLASS_KEY: Final = "tessera.dev/class"
+"""On a pod, by its owner: one of `CLASSES`."""
+GUARANTEED: Final = "guaranteed"
+CLASSES: Final = (GUARANTEED, "burstable")
+"""`guaranteed`: all memory of its shares lies on the card, also where more of a card can be granted
+than it has; `burstable`, or none: a part of it may lie in the host's memory there."""
 OWNER_KEYS: Final = frozenset(
-    {REBALANCE_KEY, CHECKPOINT_KEY, LEAST_MEMORY_KEY, LENDING_KEY, ORDER_KEY}
+    {REBALANCE_KEY, CHECKPOINT_KEY, LEAST_MEMORY_KEY, LENDING_KEY, ORDER_KEY, CLASS_KEY}
 )
 """Keys of our group that a pod's owner may write: wishes, which give nothing."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from tessera_schema.cards import MIB
 from tessera_schema.injections import Injection
@@ -31,6 +31,14 @@ class Share(Struct, frozen=True, kw_only=True):
     memory_bytes: int
     cores_percent: float = 0
     exclusive: bool = False
+    resident_bytes: int | UnsetType = UNSET
+    """How much of the memory may lie on the card, where more of the card can be granted than it
+    has; the rest may lie in the host's memory. Unset = all of it."""
+
+    @property
+    def on_card_bytes(self) -> int:
+        """How much of the memory may lie on the card."""
+        return self.memory_bytes if self.resident_bytes is UNSET else self.resident_bytes
 
     @property
     def memory_mib(self) -> int:

@@ -164,6 +164,9 @@ class Request(Struct, frozen=True, kw_only=True):
     equal_parts: int | None = None
     """One of so many equal parts of each card, of its memory and of its cores; 0 = as many as the
     card has slots. None = by the amounts."""
+    guaranteed: bool = False
+    """All of the memory lies on the card, also where more of it can be granted than it has. A
+    percentage is one of what it has."""
     exclusive: bool = False
     """The cards must be idle and stay the container's own."""
     owns_whole_cores: bool = False

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from tessera_core.fleet.charges import Charge
 from tessera_core.hook.usage_file import Spoilt
 from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, MetricsRegistry
 from tessera_schema.cards import MIB, Card
@@ -39,6 +40,8 @@ class MetricsSnapshot(Struct, frozen=True, kw_only=True):
 
     node: str
     cards: Sequence[Card] = ()
+    held: Mapping[str, Charge] = {}
+    """Card -> what containers hold of it."""
     usage: NodeUsage | None = None
     requested: Sequence[GrantedAmounts] = ()
     problems: int = 0
@@ -72,7 +75,12 @@ class AgentMetrics:
         return CounterMetricFamily(self._full(name), what, labels=labels)
 
     def _of_cards(self, snapshot: MetricsSnapshot) -> Iterable[Metric]:
-        memory = self._gauge("card_memory_bytes", "Memory of a card.", _CARD)
+        memory = self._gauge("card_memory_bytes", "Memory that can be granted of a card.", _CARD)
+        physical = self._gauge("card_memory_physical_bytes", "Memory that a card has.", _CARD)
+        granted = self._gauge("card_memory_granted_bytes", "Memory that containers hold.", _CARD)
+        promised = self._gauge(
+            "card_memory_promised_bytes", "What of it lies on the card, whatever others use.", _CARD
+        )
         healthy = self._gauge("card_healthy", "1 = the card takes pods.", _CARD)
         used = self._gauge("card_memory_used_bytes", "As its driver sees it.", _CARD)
         busy = self._gauge("card_busy_percent", "Time with work on the card.", _CARD)
@@ -80,11 +88,15 @@ class AgentMetrics:
         for card in snapshot.cards:
             labels = (card.id, str(card.index), card.model)
             memory.add_metric(labels, card.memory_bytes)
+            physical.add_metric(labels, card.physical_bytes or card.memory_bytes)
+            held = snapshot.held.get(card.id, Charge())
+            granted.add_metric(labels, held.memory_bytes)
+            promised.add_metric(labels, held.resident_bytes)
             healthy.add_metric(labels, float(card.healthy and not card.cordoned))
             if card.id in loads:
                 used.add_metric(labels, loads[card.id].memory_used_bytes)
                 busy.add_metric(labels, loads[card.id].cores_percent)
-        yield from (memory, healthy, used, busy)
+        yield from (memory, physical, granted, promised, healthy, used, busy)
 
     def _of_containers(self, snapshot: MetricsSnapshot) -> Iterable[Metric]:
         fields = {

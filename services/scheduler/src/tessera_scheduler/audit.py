@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.ledger.ledger import Ledger
@@ -165,10 +166,12 @@ class Audit:
         if row is None:
             return 0
         sums = [Charge() for _ in fleet.facts[row]]
-        for card, charge in self._ledger.charges_on(node).items():
-            place = fleet.locate(node, card)
-            if place is not None:
-                sums[place[1]] = sums[place[1]].plus(charge)
+        for entry in self._ledger.on(node):
+            for card, charge in entry.charges.items():
+                place = fleet.locate(node, card)
+                if place is not None:
+                    cost = replace(charge, memory_bytes=fleet.memory_cost(place, charge))
+                    sums[place[1]] = sums[place[1]].plus(cost)
         c = fleet.cards
         return sum(
             (c.memory_used[row, i], c.cores_used[row, i], c.sharers[row, i])

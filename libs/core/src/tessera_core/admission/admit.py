@@ -26,7 +26,16 @@ from tessera_core.dialect_kit.contract import Admitted, Claim, ContainerChange, 
 from tessera_core.kube import host_requests
 from tessera_core.kube.containers import roles
 from tessera_core.registry.registry import DialectRegistry
-from tessera_schema.annotation_keys import GROUP, ORDER_KEY, ORDERS, OWNER_KEYS, TRACE_KEY
+from tessera_schema.annotation_keys import (
+    CLASS_KEY,
+    CLASSES,
+    GROUP,
+    GUARANTEED,
+    ORDER_KEY,
+    ORDERS,
+    OWNER_KEYS,
+    TRACE_KEY,
+)
 from tessera_schema.kube import Container, Pod, Quantity
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import ContainerRequest, PodRequest
@@ -58,7 +67,7 @@ def admit(
     claims = claims_on(registry, pod)
     if not claims:
         return None
-    refusal = None if runs else _two_dialects(registry, claims) or _disorder(pod)
+    refusal = None if runs else _two_dialects(registry, claims) or _odd_word(pod)
     if refusal is not None:
         return refusal
     pod, stripped = strip_results(registry, pod)
@@ -186,15 +195,24 @@ def _two_dialects(registry: DialectRegistry, claims: Mapping[str, Claim]) -> Rej
     return None
 
 
-def _disorder(pod: Pod) -> Rejected | None:
-    order = pod.metadata.annotations.get(ORDER_KEY)
-    if order is None or order in ORDERS:
-        return None
-    return Rejected(
-        field=f"metadata.annotations[{ORDER_KEY}]",
-        value=order,
-        remedy=f"write {' or '.join(ORDERS)}, or leave it out",
-    )
+def _odd_word(pod: Pod) -> Rejected | None:
+    """An annotation of Tessera's own that says none of the words that it may."""
+    for key, words in ((ORDER_KEY, ORDERS), (CLASS_KEY, CLASSES)):
+        said = pod.metadata.annotations.get(key)
+        if said is not None and said not in words:
+            return Rejected(
+                field=f"metadata.annotations[{key}]",
+                value=said,
+                remedy=f"write {' or '.join(words)}, or leave it out",
+            )
+    return None
+
+
+def _of_class(pod: Pod, container: ContainerRequest) -> ContainerRequest:
+    if pod.metadata.annotations.get(CLASS_KEY) != GUARANTEED:
+        return container
+    guaranteed = tuple(replace(one, guaranteed=True) for one in container.requests)
+    return replace(container, requests=guaranteed)
 
 
 def _admitted(dialect: Dialect, pod: Pod) -> Admitted | Rejected:
@@ -232,7 +250,7 @@ def _together(
             namespace=meta.namespace or "default",
             name=meta.name,
             uid=meta.uid,
-            containers=tuple(requests[i] for i in sorted(requests)),
+            containers=tuple(_of_class(pod, requests[i]) for i in sorted(requests)),
             cpu_milli=host.cpu_milli,
             memory_bytes=host.memory_bytes,
         ),

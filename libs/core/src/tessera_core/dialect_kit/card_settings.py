@@ -17,6 +17,8 @@ from tessera_schema.cards import MIB, MOST_CORES_PERCENT, MOST_SLOTS, Card
 
 UNSERVED_MODES: Final = ("mps",)
 """Operating modes that only a daemon on the node makes, which Tessera does not start."""
+MOST_SCALING: Final = 10.0
+"""Of memory. What is granted beyond a card is slow, and takes memory of the host."""
 _HUNDRED: Final = 100
 _LEAST: Final = 0.01
 
@@ -53,8 +55,11 @@ class CardSettings(Struct, frozen=True, kw_only=True):
 
     slots: Annotated[int, Meta(ge=1, le=MOST_SLOTS)] | None = None
     """Containers that may share a card."""
-    memory_scaling: Annotated[float, Meta(ge=_LEAST, le=1)] | None = None
-    """Memory that can be granted, as a part of the memory that a card has."""
+    memory_scaling: Annotated[float, Meta(ge=_LEAST, le=MOST_SCALING)] | None = None
+    """Memory that can be granted, as a part of the memory that a card has. Above 1, what is granted
+    beyond the card lies in the host's memory, where a hook can see to that."""
+    host_memory_mib: Annotated[int, Meta(ge=0)] | None = None
+    """MiB of the node's memory that all its cards together may be granted beyond their own."""
     core_scaling: Annotated[float, Meta(ge=_LEAST, le=MOST_CORES_PERCENT / _HUNDRED)] | None = None
     """Cores that can be granted, in cards: 2 = 200 % of each."""
     mode: Annotated[str, Meta(max_length=64)] = ""
@@ -78,7 +83,18 @@ class CardSettings(Struct, frozen=True, kw_only=True):
 
     def applied_to(self, cards: Sequence[Card]) -> tuple[Card, ...]:
         """The cards as they are published."""
-        return tuple(self._applied(card) for card in cards)
+        most = self.host_memory_mib
+        share = None if most is None else most * MIB // max(len(cards), 1)
+        return tuple(self._applied(card, share) for card in cards)
+
+    def on_host(self, memory_bytes: int, *, hooked: bool) -> CardSettings:
+        """These on a node with so much memory of its own: half of it at most is granted beyond the
+        cards' where nothing else is said, and nothing where no hook could put it there."""
+        if not hooked and self.memory_scaling is not None and self.memory_scaling > 1:
+            return replace(self, memory_scaling=1.0)
+        if self.host_memory_mib is None:
+            return replace(self, host_memory_mib=memory_bytes // 2 // MIB)
+        return self
 
     def completed(self, readings: Readings) -> Readings:
         """What a driver said, with the size of cards that have no memory of their own."""
@@ -93,11 +109,13 @@ class CardSettings(Struct, frozen=True, kw_only=True):
             ),
         )
 
-    def _applied(self, card: Card) -> Card:
+    def _applied(self, card: Card, most_beyond: int | None) -> Card:
         physical = card.physical_bytes or card.memory_bytes
         memory = physical
         if self.memory_scaling is not None and self.memory_scaling != 1:
             memory = int(physical * self.memory_scaling) // MIB * MIB
+            if most_beyond is not None:
+                memory = min(memory, physical // MIB * MIB + most_beyond // MIB * MIB)
         return replace(
             card,
             memory_bytes=memory,

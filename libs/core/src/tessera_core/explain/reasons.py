@@ -159,8 +159,21 @@ def _memory(r: _Refused) -> str:
     free = max(int(s.memory_total[best] - s.memory_used[best]), 0)
     return (
         f"{r.who} asks {_mib(at(r.need.memory, best))} of a card, the freest of these has "
-        f"{_mib(free)} of {_mib(s.memory_total[best])}"
+        f"{_mib(free)} of {_mib(s.memory_total[best])}{_beyond(r, best)}"
     )
+
+
+def _beyond(r: _Refused, best: int) -> str:
+    """What to know of a card of which more can be granted than it has."""
+    physical, total = r.view.state.memory_physical[best], r.view.state.memory_total[best]
+    if physical >= total:
+        return ""
+    if r.need.granted is not None:
+        return (
+            f"; the card has {_mib(physical)}, so the {_mib(at(r.need.granted, best))} that are "
+            "guaranteed to lie on it count so much more"
+        )
+    return f", of which {_mib(physical)} lie on the card"
 
 
 def _cores(r: _Refused) -> str:

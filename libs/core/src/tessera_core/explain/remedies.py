@@ -279,7 +279,7 @@ class _Search:
             for column, each in held.items():
                 if gone < len(each):
                     charge = each[gone][0]
-                    state.memory_used[column] -= charge.memory_bytes
+                    state.memory_used[column] -= fleet.memory_cost((row, column), charge)
                     state.cores_used[column] -= charge.cores_milli
                     state.sharers[column] -= charge.slots
                     state.exclusive[column] -= charge.exclusive

@@ -48,7 +48,7 @@ def over(fleet: Fleet, place: tuple[int, int], charge: Charge) -> Reason | None:
     c = fleet.cards
     if c.sharers[place] + charge.slots > c.slots[place]:
         return Reason.CARD_TIME_SLICING_EXHAUSTED
-    if c.memory_used[place] + charge.memory_bytes > c.memory_total[place]:
+    if c.memory_used[place] + fleet.memory_cost(place, charge) > c.memory_total[place]:
         return Reason.CARD_INSUFFICIENT_MEMORY
     if c.cores_used[place] + charge.cores_milli > c.cores_total[place]:
         return Reason.CARD_INSUFFICIENT_CORE

@@ -25,6 +25,8 @@ class Charge(Struct, frozen=True, array_like=True):
     """In the units of `tessera_core.fleet.cores`."""
     slots: int = 0
     exclusive: int = 0
+    resident_bytes: int = 0
+    """Memory that lies on the card (`tessera_core.fleet.overcommit`)."""
 
     @property
     def cores_percent(self) -> float:
@@ -38,6 +40,7 @@ class Charge(Struct, frozen=True, array_like=True):
             self.cores_milli + other.cores_milli,
             self.slots + other.slots,
             self.exclusive + other.exclusive,
+            self.resident_bytes + other.resident_bytes,
         )
 
     def or_else(self, other: Charge) -> Charge:
@@ -47,16 +50,23 @@ class Charge(Struct, frozen=True, array_like=True):
             max(self.cores_milli, other.cores_milli),
             max(self.slots, other.slots),
             max(self.exclusive, other.exclusive),
+            max(self.resident_bytes, other.resident_bytes),
         )
 
     def negative(self) -> Charge:
         """What takes this charge back."""
-        return Charge(-self.memory_bytes, -self.cores_milli, -self.slots, -self.exclusive)
+        return Charge(
+            -self.memory_bytes, -self.cores_milli, -self.slots, -self.exclusive,
+            -self.resident_bytes,
+        )  # fmt: skip
 
 
 def charge_of(share: Share) -> Charge:
     """One share by itself."""
-    return Charge(share.memory_bytes, cores.milli(share.cores_percent), 1, int(share.exclusive))
+    return Charge(
+        share.memory_bytes, cores.milli(share.cores_percent), 1, int(share.exclusive),
+        share.on_card_bytes,
+    )  # fmt: skip
 
 
 def charges(shares: Iterable[Share], *, init_over: bool = False) -> dict[str, Charge]:

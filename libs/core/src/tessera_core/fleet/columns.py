@@ -27,8 +27,8 @@ class CardColumns:
     """Columns over cards."""
 
     __slots__ = (
-        "blocked", "cores_total", "cores_used", "exclusive", "memory_total", "memory_used",
-        "mode", "model", "numa", "pressure", "sharers", "slots", "vendor",
+        "blocked", "cores_total", "cores_used", "exclusive", "memory_physical", "memory_total",
+        "memory_used", "mode", "model", "numa", "pressure", "sharers", "slots", "vendor",
     )  # fmt: skip
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -46,6 +46,9 @@ class CardColumns:
         self.blocked: Codes = np.zeros(shape, np.uint8, "F")
         """0, or the Reason for which no pod may be placed here (agent, health, cordon, mode)."""
         self.memory_total = ints()
+        """What can be granted."""
+        self.memory_physical = ints()
+        """What the card has, where more can be granted; else what can be granted."""
         self.memory_used = ints()
         self.cores_total = ints()
         """In the units of `tessera_core.fleet.cores`, as `cores_used`."""

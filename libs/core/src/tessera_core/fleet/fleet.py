@@ -17,6 +17,7 @@ from tessera_core.fleet import cores
 from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.columns import NO_VENDOR, USAGE, CardColumns, NodeView
+from tessera_core.fleet.overcommit import is_overcommitted, price
 from tessera_schema.cards import Card
 from tessera_schema.reasons import Reason
 
@@ -155,13 +156,21 @@ class Fleet:
         place = self.locate(node, card_id)
         if place is not None:
             c = self.cards
-            c.memory_used[place] += sign * charge.memory_bytes
+            c.memory_used[place] += sign * self.memory_cost(place, charge)
             c.cores_used[place] += sign * charge.cores_milli
             c.sharers[place] += sign * charge.slots
             c.exclusive[place] += sign * charge.exclusive
             if len(self.changes) >= _MOST_CHANGES:
                 self.changes = []
             self.changes.append(place)
+
+    def memory_cost(self, place: tuple[int, int], charge: Charge) -> int:
+        """What a charge takes of the memory that can be granted of a card, by row and column."""
+        card = self.facts[place[0]][place[1]]
+        if not is_overcommitted(card):
+            return charge.memory_bytes
+        on_card = price(charge.resident_bytes, card.memory_bytes, card.physical_bytes)
+        return max(charge.memory_bytes, on_card)
 
     def set_pressure(self, node: str, pressures: Mapping[str, int]) -> None:
         """Set the pressure of a node's cards; of those not named it is 0. It lasts until it is set
@@ -320,6 +329,7 @@ class Fleet:
         c.mode[at] = self.modes.take(card.mode)
         c.numa[at] = card.numa
         c.memory_total[at] = card.memory_bytes
+        c.memory_physical[at] = card.physical_bytes if is_overcommitted(card) else card.memory_bytes
         c.cores_total[at] = cores.milli(card.cores_percent)
         c.slots[at] = card.slots
         c.pressure[at] = self.pressed.get(self.names[row], {}).get(card.id, 0)

@@ -11,6 +11,7 @@ class CardNeeds(Struct, frozen=True):
     """What is needed of each card, in columns or one number for all."""
 
     memory: Ints | int
+    """What it costs of what can be granted (`tessera_core.fleet.overcommit`)."""
     cores: Ints | int
     """In the units of `tessera_core.fleet.cores`."""
     alone: Bools | bool
@@ -18,3 +19,5 @@ class CardNeeds(Struct, frozen=True):
     slots: int = 1
     unfit: Bools | bool = False
     """The card's model has no size for a share that is large enough."""
+    granted: Ints | int | None = None
+    """Memory that the share has, where it costs more."""

@@ -11,4 +11,5 @@ def credible(share: Share) -> bool:
     return (
         0 <= share.memory_bytes <= MOST_MEMORY_BYTES
         and 0 <= share.cores_percent <= MOST_CORES_PERCENT
+        and 0 <= share.on_card_bytes <= share.memory_bytes
     )

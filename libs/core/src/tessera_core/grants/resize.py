@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from tessera_core.dialect_kit.contract import Vendor
@@ -63,7 +64,17 @@ def _problem(share: Share, change: ShareChange, vendors: Mapping[str, Vendor]) -
 
 def _changed(share: Share, change: ShareChange) -> Share:
     if change.memory_bytes is not None:
-        share = replace(share, memory_bytes=change.memory_bytes)
+        share = replace(
+            share, memory_bytes=change.memory_bytes,
+            resident_bytes=_resident(share, change.memory_bytes),
+        )  # fmt: skip
     if change.cores_percent is not None:
         share = replace(share, cores_percent=percent(milli(change.cores_percent)))
     return share
+
+
+def _resident(share: Share, memory: int) -> int | UnsetType:
+    """The same part of another amount of memory lies on the card."""
+    if share.resident_bytes is UNSET or not share.memory_bytes:
+        return share.resident_bytes
+    return memory * share.resident_bytes // share.memory_bytes // MIB * MIB

@@ -27,12 +27,13 @@ from msgspec.structs import replace
 from tessera_core.dialect_kit.card_settings import CardSettings, HiddenCardNames, Names
 from tessera_core.dialect_kit.hami_format.node_config import is_node_config, read_node_config
 from tessera_core.inventory.merge import OWN_SOURCE, NodeCards
+from tessera_core.kube.quantity import BadQuantity, quantity_value
 from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.kube import Node
 
 SETTINGS_FILE: Final = "settings.yaml"
 """Key of the ConfigMap that has the settings."""
-_MOST_ENTRIES: Final = 10_000
+MOST_ENTRIES: Final = 10_000
 _AT: Final = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?", re.DOTALL)
 _STEP: Final = re.compile(r"\.?(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
@@ -110,12 +111,22 @@ def with_settings(
     """What is published of a node, as its agents would publish it under the settings. An amount
     that they do not say stays as it is, and so do cards that another system publishes."""
     own = {vendor for vendor, source in published.sources if source == OWN_SOURCE}
-    on = {v: registry.card_settings(v).under(settings.on(node, v)) for v in own}
-    cards = tuple(
-        on[card.vendor].applied_to((card,))[0] if card.vendor in on else card
-        for card in published.cards
-    )
-    return replace(published, cards=cards)
+    cards = {card.id: card for card in published.cards}
+    for vendor in own:
+        said = registry.card_settings(vendor).under(settings.on(node, vendor))
+        alike = [card for card in published.cards if card.vendor == vendor]
+        on = on_node(said, node, hooked=registry.vendors[vendor].hooked)
+        cards |= {card.id: card for card in on.applied_to(alike)}
+    return replace(published, cards=tuple(cards.values()))
+
+
+def on_node(settings: CardSettings, node: Node, *, hooked: bool) -> CardSettings:
+    """The settings with the bound that the node's own memory is. `hooked`: `Vendor.hooked`."""
+    try:
+        memory = quantity_value(node.status.capacity.get("memory", 0))
+    except BadQuantity:
+        memory = 0
+    return settings.on_host(int(memory), hooked=hooked)
 
 
 def _read(registry: DialectRegistry, content: Any) -> tuple[NodeSettingsEntry, ...]:
@@ -123,9 +134,9 @@ def _read(registry: DialectRegistry, content: Any) -> tuple[NodeSettingsEntry, .
         found = msgspec.convert({} if content is None else content, _SettingsFile).nodes
     except msgspec.ValidationError as e:
         raise BadNodeSettings(f"{SETTINGS_FILE}: {_problem(content, str(e))}") from e
-    if len(found) > _MOST_ENTRIES:
+    if len(found) > MOST_ENTRIES:
         raise BadNodeSettings(
-            f"{SETTINGS_FILE}: nodes: {len(found)} entries: write at most {_MOST_ENTRIES}; select "
+            f"{SETTINGS_FILE}: nodes: {len(found)} entries: write at most {MOST_ENTRIES}; select "
             "nodes by labels"
         )
     for number, entry in enumerate(found):

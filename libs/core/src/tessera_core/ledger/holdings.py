@@ -52,9 +52,9 @@ class LedgerHoldings:
         in quotas as they do."""
         for entry in self.on(node):
             relink_renamed_cards(self._fleet, entry.grant)
-        for card, charge in self.charges_on(node).items():
-            self._fleet.charge(node, card, charge)
-        for entry in self.on(node):
+        for entry in self.on(node):  # one by one, as they will be taken back
+            for card, charge in entry.charges.items():
+                self._fleet.charge(node, card, charge)
             self._quota.count(entry.grant.namespace, entry.uses, -1)
             entry.uses = uses(self._fleet, entry.grant, entry.charges)
             self._quota.count(entry.grant.namespace, entry.uses)

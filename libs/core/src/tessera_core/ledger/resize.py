@@ -42,6 +42,7 @@ def _growth(before: Mapping[str, Charge], after: Mapping[str, Charge]) -> dict[s
         card: Charge(
             max(charge.memory_bytes - before[card].memory_bytes, 0),
             max(charge.cores_milli - before[card].cores_milli, 0),
+            resident_bytes=max(charge.resident_bytes - before[card].resident_bytes, 0),
         )
         for card, charge in after.items()
     }
@@ -68,9 +69,10 @@ def _no_room(fleet: Fleet, grant: Grant, more: Mapping[str, Charge]) -> tuple[Re
             continue
         free_bytes = int(cards.memory_total[place] - cards.memory_used[place])
         free_cores = int(cards.cores_total[place] - cards.cores_used[place])
-        if charge.memory_bytes > max(free_bytes, 0):
+        cost_bytes = fleet.memory_cost(place, charge)
+        if cost_bytes > max(free_bytes, 0):
             return Reason.CARD_INSUFFICIENT_MEMORY, (
-                f"card {card} on {grant.node}: {-(-charge.memory_bytes // MIB)} MiB more asked, "
+                f"card {card} on {grant.node}: {-(-cost_bytes // MIB)} MiB more asked, "
                 f"{max(free_bytes, 0) // MIB} MiB free"
             )
         if charge.cores_milli > max(free_cores, 0):

@@ -286,6 +286,12 @@ def _shortage(card: Card, own: Charge, rest: Charge) -> str:
             f"{_mib(own.memory_bytes)} MiB wanted, {_mib(rest.memory_bytes)} of "
             f"{_mib(card.memory_bytes)} MiB in use"
         )
+    on_card = card.physical_bytes or card.memory_bytes
+    if both.resident_bytes > on_card:
+        return (
+            f"{_mib(own.resident_bytes)} MiB wanted on the card itself, "
+            f"{_mib(rest.resident_bytes)} of {_mib(on_card)} MiB promised there"
+        )
     if both.cores_milli > milli(card.cores_percent):
         return (
             f"{own.cores_percent:g} % of cores wanted, {rest.cores_percent:g} of "

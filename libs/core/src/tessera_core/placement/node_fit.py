@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from tessera_core.fleet.arrays import Bools, Codes
 from tessera_core.fleet.capacity_check import over
@@ -15,6 +15,7 @@ from tessera_core.fleet.columns import NodeView, at
 from tessera_core.fleet.cores import percent
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.fleet.needs import CardNeeds
+from tessera_core.fleet.overcommit import is_overcommitted, resident_part
 from tessera_core.placement import predicates
 from tessera_core.placement.card_choice import links, ordered, scopes, tree
 from tessera_core.placement.packing import ordering
@@ -22,7 +23,7 @@ from tessera_core.placement.packing.packer import Packer, joint
 from tessera_core.placement.scoring.cards import in_order
 from tessera_core.placement.units import Part, PlacementUnit
 from tessera_core.quota.allowance import Allowance, QuotaUsage, Uses, use_of, use_on
-from tessera_schema.cards import Card
+from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import Share
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import CardKey, Choice, Request
@@ -313,6 +314,7 @@ def shares_of(
 def _share_of(part: Part, view: NodeView, i: int, need: CardNeeds) -> Share:
     """A container's share of the view's card `i`, sized by what its request needs there."""
     card, container = view.facts[i], part.container
+    memory = int(at(need.memory if need.granted is None else need.granted, i))
     return Share(
         container=container.container,
         position=container.position,
@@ -321,10 +323,23 @@ def _share_of(part: Part, view: NodeView, i: int, need: CardNeeds) -> Share:
         dialect=part.request.dialect,
         card=card.id,
         index=card.index,
-        memory_bytes=int(at(need.memory, i)),
+        memory_bytes=memory,
         cores_percent=percent(int(at(need.cores, i))),
         exclusive=bool(at(need.alone, i)),
+        resident_bytes=_resident(memory, card, part.request, alone=bool(at(need.alone, i))),
     )
+
+
+def _resident(
+    memory: int, card: Card, request: Request, *, alone: bool
+) -> int | UnsetType:  # fmt: skip
+    """`Share.resident_bytes`. A container that has the card to itself has all of it."""
+    if request.guaranteed or not is_overcommitted(card):
+        return UNSET
+    if alone:
+        whole = card.physical_bytes // MIB * MIB
+        return UNSET if memory <= whole else whole
+    return resident_part(memory, card)
 
 
 def _main_reason(codes: Codes) -> Reason:

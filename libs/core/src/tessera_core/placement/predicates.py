@@ -18,6 +18,7 @@ from tessera_core.fleet.cores import WHOLE_CARD, milli
 from tessera_core.fleet.fleet import MODES_LEFT_ALONE, NameTable
 from tessera_core.fleet.memory_sizes import sizes_on
 from tessera_core.fleet.needs import CardNeeds
+from tessera_core.fleet.overcommit import price
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Request
 
@@ -50,11 +51,15 @@ def amounts(request: Request, cards: CardColumns, models: NameTable) -> CardNeed
     if memory and request.memory_sizes:
         memory, unfit = sizes_on(request, cards, models)
     elif not memory and request.memory_percent:
-        memory = _percent_of(cards.memory_total, request.memory_percent) // unit * unit
+        whole = cards.memory_physical if request.guaranteed else cards.memory_total
+        memory = _percent_of(whole, request.memory_percent) // unit * unit
     alone: Bools | bool = request.exclusive
     if request.owns_whole_cores and not alone and request.cores_percent >= 100:
         alone = cards.cores_total == WHOLE_CARD
-    return CardNeeds(memory, milli(request.cores_percent), alone, unfit=unfit)
+    granted = None
+    if request.guaranteed:
+        memory, granted = price(memory, cards.memory_total, cards.memory_physical), memory
+    return CardNeeds(memory, milli(request.cores_percent), alone, unfit=unfit, granted=granted)
 
 
 def _percent_of(total: Ints, percent: float) -> Ints:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tessera_agent.admission.later_grants import LaterGrants
 from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
 from tessera_agent.containers.hook_files import ContainerKey
-from tessera_agent.containers.limits import cores_permille
+from tessera_agent.containers.limits import card_flags, cores_permille, resident_bytes
 from tessera_agent.containers.namespace_allowances import NamespaceAllowances
 from tessera_agent.devices.monitor import DeviceMonitor
 from tessera_agent.lending.throttle import FULL, ThrottledNamespaces
@@ -68,7 +68,10 @@ class WantedLimits(Struct, frozen=True, kw_only=True):
         memory = max(self.share.memory_bytes, MIB)
         if memory < limit.memory_bytes:
             memory = max(memory, min(self.used_bytes, limit.memory_bytes))
-        limit = replace(limit, memory_bytes=memory)
+        limit = replace(
+            limit, memory_bytes=memory, resident_bytes=resident_bytes(self.share),
+            flags=card_flags(self.share),
+        )  # fmt: skip
         own = cores_permille(self.share)
         if self.percent is None and self.lowered:
             return limit

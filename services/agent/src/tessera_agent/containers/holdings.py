@@ -120,18 +120,22 @@ class ContainerRegistry:
                 found.setdefault(holding.key.uid, []).extend(holding.shares)
         return found
 
-    def by_card(self) -> tuple[CardHeld, ...]:
-        """How much all containers together hold of each card."""
+    def charges(self) -> dict[str, Charge]:
+        """Card -> what all containers together hold of it."""
         sums: dict[str, Charge] = {}
         for held in self._known.values():
             for share in held.shares if held.holds else ():
                 sums[share.card] = sums.get(share.card, Charge()).plus(charge_of(share))
+        return sums
+
+    def by_card(self) -> tuple[CardHeld, ...]:
+        """The same, for the message bus."""
         return tuple(
             CardHeld(
                 card=card, containers=charge.slots, memory_bytes=charge.memory_bytes,
                 cores_percent=charge.cores_percent,
             )
-            for card, charge in sorted(sums.items())
+            for card, charge in sorted(self.charges().items())
         )  # fmt: skip
 
     def namespaces_by_card(self) -> Mapping[str, set[str]]:

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from tessera_agent.containers.namespace_allowances import NamespaceAllowances
 from tessera_core.dialect_kit.contract import Dialect
 from tessera_core.dialect_kit.lending_terms import LendingTerms, WrittenTerms, terms_of
-from tessera_core.hook.limits_file import CardLimit, HookLimits, Mode
+from tessera_core.hook.limits_file import CardFlag, CardLimit, HookLimits, Mode
 from tessera_kubelet.nri.types import PodSandbox
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
@@ -79,6 +80,7 @@ def limits_of(
         CardLimit(
             uuid=share.card, index=share.index, memory_bytes=max(share.memory_bytes, MIB),
             cores_permille=cores_permille(share), priority=terms.priority or 0,
+            resident_bytes=resident_bytes(share), flags=card_flags(share),
             mode=Mode.OFF if share.card in unlimited or not cores_permille(share) else Mode.HARD,
         )
         for share in shares
@@ -108,6 +110,17 @@ def terms_in(
 def cores_permille(share: Share) -> int:
     """The share's part of the card's time; 0 and 1000 are no limit."""
     return min(round(share.cores_percent * _PERMILLE), _MOST_PERMILLE)
+
+
+def resident_bytes(share: Share) -> int:
+    """What may lie on the card, for the hook; 0 = all, so that nothing is a byte."""
+    return 0 if share.resident_bytes is UNSET else max(share.resident_bytes, 1)
+
+
+def card_flags(share: Share) -> CardFlag:
+    """The hook's switches on one card: memory may lie in the host's where the scheduler granted
+    more of the card than it has, and nowhere else."""
+    return CardFlag.NONE if share.resident_bytes is UNSET else CardFlag.OVERSUBSCRIBE
 
 
 def in_force(shares: Sequence[Share], limits: HookLimits) -> tuple[Share, ...]:

@@ -73,6 +73,7 @@ class DeviceMonitor:
             card.id: replace(
                 card, memory_bytes=sizes[card.id].memory_bytes, slots=sizes[card.id].slots,
                 cores_percent=sizes[card.id].cores_percent,
+                physical_bytes=card.physical_bytes or card.memory_bytes,
             )
             for card in self.latest.cards
         }  # fmt: skip

@@ -18,7 +18,7 @@ from msgspec import Struct
 from tessera_agent.containers.holdings import ContainerRegistry
 from tessera_agent.devices.settings import NodeSettingsSource
 from tessera_core.dialect_kit.card_settings import CardSettings, loosest
-from tessera_core.inventory.node_settings import BadNodeSettings, NodeSettings
+from tessera_core.inventory.node_settings import BadNodeSettings, NodeSettings, on_node
 from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime import atomic_write, logs
 from tessera_runtime.kube import paths
@@ -65,6 +65,7 @@ class NodeCardSettings:
         self._registry = registry
         self._source = source
         self._vendor = vendor
+        self._hooked = registry.vendors[vendor].hooked
         self._file = folder / f"card-settings-{vendor}.json"
         self._holdings = holdings
         self._stored = StoredCardSettings()
@@ -102,7 +103,7 @@ class NodeCardSettings:
         time."""
         self._began = now if self._began is None else self._began
         if self._settings is not None and node is not None:
-            self._take(self._settings.on(node, self._vendor))
+            self._take(self._settings.on(node, self._vendor), node)
             self.known = True
         self.problems = (self._problem,) if self._problem else ()
         if not self.known and now >= self._began + self._source.wait_s:
@@ -174,10 +175,11 @@ class NodeCardSettings:
         else:
             self._settings = NodeSettings()
 
-    def _take(self, said: CardSettings) -> None:
-        if said == self._stored.said and self._loaded:
+    def _take(self, said: CardSettings, node: Node) -> None:
+        new = on_node(self._common.under(said), node, hooked=self._hooked)
+        if (said, new) == (self._stored.said, self.current) and self._loaded:
             return
-        former, self.current = self.current, self._common.under(said)
+        former, self.current = self.current, new
         kept = tuple(one for one in (former, *self._stored.former) if one != self.current)
         self._store(StoredCardSettings(said=said, former=kept[:_MOST_FORMER]))
         self._loaded = True

@@ -120,6 +120,8 @@ def _name(node: ListedNode, style: str = "") -> Text:
 def _card(card: Card) -> Text:
     parts = (f"{card.index}", card.model or card.vendor, card.mode)
     text = Text(printable(_GAP.join(part for part in parts if part)))
+    if card.physical_bytes:
+        text.append(f"{_GAP}has {card.physical_bytes // MIB} MiB", style="dim")
     states = (
         (not card.healthy, "unhealthy"), (card.hidden, "hidden"), (card.cordoned, "cordoned")
     )  # fmt: skip

@@ -138,7 +138,7 @@ class HamiOptions(Struct, frozen=True, forbid_unknown_fields=True):
         level = self.lib_cuda_log_level
         said = {
             "slots": self.device_split_count,
-            "memory_scaling": min(self.device_memory_scaling, 1),
+            "memory_scaling": self.device_memory_scaling,
             "core_scaling": self.device_core_scaling,
             "log_level": log_level_of(int(level)) if level.isdecimal() else 0,
             "unified_memory_mib": self.pre_configured_device_memory,

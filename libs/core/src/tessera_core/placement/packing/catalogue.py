@@ -122,6 +122,7 @@ class CardCatalogue:
         cards = CardColumns((len(self),))
         for name, column in zip(_COLUMNS, zip(*self.kinds, strict=True), strict=False):
             getattr(cards, name)[1:] = column
+        cards.memory_physical[1:] = cards.memory_total[1:]
         return cards
 
 
