@@ -221,3 +221,4 @@ def test_options_of_a_dialect_hold_on_all_nodes() -> None:
         slots=10, memory_scaling=0.5, core_scaling=2, unified_memory_mib=8192, log_level=2
     )
     assert known.card_settings("mthreads") == CardSettings()
+    assert load({"volcano": {"core_scaling": 2}}).card_settings("nvidia").core_scaling == 2

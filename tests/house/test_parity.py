@@ -23,7 +23,6 @@ UNFINISHED: Final = {
     "DRA": {128},
     "vendors": {126},
     "gangs": {127},
-    "overcommit": {12},
 }
 """Lines that may say `part` or `no`."""
 

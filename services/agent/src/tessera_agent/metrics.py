@@ -92,7 +92,8 @@ class AgentMetrics:
             held = snapshot.held.get(card.id, Charge())
             granted.add_metric(labels, held.memory_bytes)
             promised.add_metric(labels, held.resident_bytes)
-            healthy.add_metric(labels, float(card.healthy and not card.cordoned))
+            if not card.hidden:  # it takes no pods, as it should
+                healthy.add_metric(labels, float(card.healthy and not card.cordoned))
             if card.id in loads:
                 used.add_metric(labels, loads[card.id].memory_used_bytes)
                 busy.add_metric(labels, loads[card.id].cores_percent)

@@ -15,6 +15,7 @@ from tessera_core.dialect_kit import (
     Admitted,
     Capacity,
     Card,
+    CardSettings,
     Container,
     Custom,
     Dialect,
@@ -76,6 +77,11 @@ def dialect(options: Options) -> Dialect:
         lending_terms=core_policy,
         lending_env=frozenset({CORE_POLICY_ENV}),
         warnings=warnings,
+        card_settings=(
+            CardSettings()
+            if options.core_scaling == 1
+            else CardSettings(core_scaling=options.core_scaling)
+        ),
         example=Example(
             containers=(
                 {made.gpu_memory_resource: 1024},

@@ -61,7 +61,8 @@ class VolcanoOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     node_order: Literal["binpack", "spread"] = "binpack"
     """Order of nodes otherwise. Volcano leaves it to its plugins for CPU and memory."""
     core_scaling: Annotated[float, Meta(gt=0)] = 1.0
-    """Above 1, vgpu containers get CUDA_OVERSUBSCRIBE. Source: `deviceCoreScaling`."""
+    """Cores of a card that can be granted, over those that it has. Above 1, vgpu containers get
+    CUDA_OVERSUBSCRIBE. Source: `deviceCoreScaling`."""
     disable_core_limit: bool = False
     """Give vgpu containers GPU_CORE_UTILIZATION_POLICY=disable. Source: `disableCoreLimit`."""
 
