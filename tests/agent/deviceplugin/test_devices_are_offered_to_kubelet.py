@@ -23,6 +23,7 @@ from tests.agent.deviceplugin.kubelet_node import DIALECTS, GPU, NAMES, Node, a_
 from tests.agent.nri.runtime_node import NODE, looks, until
 from tests.agent.test_others_on_the_node import listening
 
+CARDS = "cards.tessera.dev/nvidia"
 NEEDED = {"TESSERA_NODE": NODE, "TESSERA_VENDOR": "nvidia"}
 
 
@@ -43,8 +44,9 @@ async def test_every_name_by_which_cards_are_allocated_is_registered(folder: Pat
 
 async def test_the_node_shows_the_scheduler_that_kubelet_gives_the_cards(folder: Path) -> None:
     async with a_node(folder) as node, node.agent():
-        notes = node_of(node)["metadata"]["annotations"]
-        assert decode_node_cards(notes["cards.tessera.dev/nvidia"]).giving == ALLOCATE
+        await until(lambda: CARDS in node_of(node)["metadata"].get("annotations", {}))
+        text = node_of(node)["metadata"]["annotations"][CARDS]
+        assert decode_node_cards(text).giving == ALLOCATE
 
 
 async def test_an_unhealthy_card_takes_no_ids_away_and_no_card_at_all_does(folder: Path) -> None:
