@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tessera_core.dialect_kit.contract import Placed
+from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection
@@ -166,6 +167,14 @@ def test_scaled_and_unlimited_cores_are_reported() -> None:
     env = given(pod, share, disable_core_limit=True).env
     assert env["GPU_CORE_UTILIZATION_POLICY"] == "disable"
     assert not {"CUDA_OVERSUBSCRIBE", "GPU_CORE_UTILIZATION_POLICY"} & given(pod, share).env.keys()
+
+
+def test_scaled_cores_are_the_cards_own_where_tesseras_agent_is() -> None:
+    scaled = load({"volcano": {"core_scaling": 2}}).card_settings("nvidia")
+    assert scaled.core_scaling == 2
+    unscaled, hamis = load(), load({"hami": {"device_core_scaling": 3}})
+    assert unscaled.card_settings("nvidia").core_scaling == 1
+    assert hamis.card_settings("nvidia").core_scaling == 3
 
 
 def test_containers_without_shares_are_given_nothing() -> None:

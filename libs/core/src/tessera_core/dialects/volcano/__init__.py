@@ -76,12 +76,8 @@ def dialect(options: Options) -> Dialect:
         recorded=holds,
         lending_terms=core_policy,
         lending_env=frozenset({CORE_POLICY_ENV}),
+        card_settings=_card_settings(made),
         warnings=warnings,
-        card_settings=(
-            CardSettings()
-            if options.core_scaling == 1
-            else CardSettings(core_scaling=options.core_scaling)
-        ),
         example=Example(
             containers=(
                 {made.gpu_memory_resource: 1024},
@@ -94,6 +90,10 @@ def dialect(options: Options) -> Dialect:
             )
         ),
     )
+
+
+def _card_settings(options: Options) -> CardSettings:
+    return CardSettings(core_scaling=options.core_scaling if options.core_scaling != 1 else None)
 
 
 def _quota(options: Options) -> dict[str, QuotaUnit]:

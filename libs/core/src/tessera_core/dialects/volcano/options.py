@@ -60,9 +60,9 @@ class VolcanoOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Above 0 the policy orders nodes as well. Source: `ScheduleWeight`."""
     node_order: Literal["binpack", "spread"] = "binpack"
     """Order of nodes otherwise. Volcano leaves it to its plugins for CPU and memory."""
-    core_scaling: Annotated[float, Meta(gt=0)] = 1.0
+    core_scaling: Annotated[float, Meta(ge=0.01, le=10_000)] = 1.0
     """Cores of a card that can be granted, over those that it has. Above 1, vgpu containers get
-    CUDA_OVERSUBSCRIBE. Source: `deviceCoreScaling`."""
+    CUDA_OVERSUBSCRIBE as well, which HAMi-core reads. Source: `deviceCoreScaling`."""
     disable_core_limit: bool = False
     """Give vgpu containers GPU_CORE_UTILIZATION_POLICY=disable. Source: `disableCoreLimit`."""
 
