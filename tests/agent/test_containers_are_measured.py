@@ -138,6 +138,7 @@ def test_more_than_the_card_is_allowed_where_memory_is_oversubscribed(tmp_path: 
     working = read(ProcessReading(pid=10, memory_bytes=1))
     usage = a_sampler(p10="id-a").sample({ContainerKey("a", "c"): one}, (CARD,), working, at(0))
     assert usage.containers[0].cards[0].memory_bytes == 18000 * MIB
+    assert usage.containers[0].cards[0].managed_bytes == 18000 * MIB
     assert (one.files.path / "usage").stat().st_size == SIZE
 
 

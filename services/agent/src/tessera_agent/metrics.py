@@ -103,6 +103,7 @@ class AgentMetrics:
         fields = {
             "memory_bytes": "Device memory in use.",
             "memory_limit_bytes": "Device memory allowed; 0 = no limit.",
+            "managed_bytes": "Device memory in use that may lie in the host's memory.",
             "cores_percent": "GPU time over the last interval.",
             "cores_limit_percent": "GPU time allowed; 0 = no limit.",
             "throttled_percent": "Time that launches were held back.",

@@ -28,6 +28,8 @@ ALIVE_AT: Final = 1 << 40
 KINDS: Final = (
     "device", "array", "virtual", "pool", "managed", "graph", "context", "other",
 )  # fmt: skip
+MANAGED: Final = "managed"
+"""The kind of what the driver moves between the card and the host's memory."""
 CONTEXT: Final = "context"
 """The kind of what nobody allocates: contexts and modules, where they are charged."""
 

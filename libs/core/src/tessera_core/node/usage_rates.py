@@ -18,6 +18,7 @@ from tessera_core.hook.limits_file import CardLimit, HookLimits, Mode
 from tessera_core.hook.records import uuid_key
 from tessera_core.hook.usage_file import (
     CONTEXT,
+    MANAGED,
     SLOTS,
     CardRecord,
     Gap,
@@ -130,6 +131,7 @@ def _card_use(
         known,
         memory_bytes=sum(_charge(slot) for slot in slots),
         context_bytes=sum(_context(slot) + slot.overhead_bytes for slot in slots),
+        managed_bytes=sum(slot.bytes.get(MANAGED, 0) for slot in slots),
         buffer_bytes=sum(_charge(slot) - _context(slot) for slot in slots),
         processes=len({slot.pid for slot in slots}),
         last_active=max(moments) / _SECOND,

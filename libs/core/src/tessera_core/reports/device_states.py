@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from tessera_core.fleet.cores import milli, percent
@@ -51,7 +51,11 @@ class _Room(Struct):
         cores = min(milli(share.cores_percent), self.cores_milli)
         self.memory_bytes -= memory
         self.cores_milli -= cores
-        return replace(share, memory_bytes=memory, cores_percent=percent(cores))
+        resident = share.resident_bytes
+        return replace(
+            share, memory_bytes=memory, cores_percent=percent(cores),
+            resident_bytes=UNSET if resident is UNSET else min(resident, memory),
+        )  # fmt: skip
 
 
 def _occupied(state: DeviceState, cards: Mapping[str, Card], doubts: Doubts) -> Iterator[Occupied]:

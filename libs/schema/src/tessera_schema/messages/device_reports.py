@@ -68,6 +68,8 @@ class CardUse(Struct, frozen=True, kw_only=True):
     """Modules, where they are measured by themselves."""
     buffer_bytes: int = 0
     """What the processes allocated."""
+    managed_bytes: int = 0
+    """Of that, what the driver moves between the card and the host's memory."""
     cores_percent: float = 0
     """GPU time over the interval, percent of the card."""
     cores_limit_percent: float = 0
