@@ -9,7 +9,7 @@ from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
 from tests.cluster.plane import Plane, all_programs, real_plane
-from tests.contract.kept import held_open, or_skip
+from tests.contract.session_fixtures import open_for_session, or_skip
 from tests.longest import ByPart, begin_with_the_longest
 
 # With warnings as errors, a suite that mixes plain and asynchronous tests would else fail on the
@@ -43,7 +43,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     it found it."""
     with or_skip():
         all_programs()
-    with held_open(real_plane(tmp_path_factory.mktemp("plane"))) as plane:
+    with open_for_session(real_plane(tmp_path_factory.mktemp("plane"))) as plane:
         yield plane
 
 

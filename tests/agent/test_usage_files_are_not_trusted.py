@@ -31,7 +31,7 @@ from tessera_core.hook.usage_file import (
 )
 from tessera_runtime.clock import SystemClock
 from tests.agent.usagefile import a_usage, memory
-from tests.contract.kept import CI
+from tests.contract.session_fixtures import CI
 
 CARD = "GPU-0a"
 NOW_NS = 1_000_000_000_000

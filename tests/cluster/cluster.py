@@ -96,7 +96,7 @@ class RealCluster:
         return names
 
     async def publish(self, node: str, vendor: str, published: NodeCardsAnnotation) -> None:
-        """Tell other cards of a node."""
+        """Publish other cards of a node."""
         notes = {f"cards.tessera.dev/{vendor}": encode_node_cards(published)}
         body: Json = {"metadata": {"annotations": notes}}
         (await self.admin.patch(f"/api/v1/nodes/{node}", body)).done  # noqa: B018  (checks)
@@ -183,7 +183,7 @@ class RealCluster:
                         return answer
                     await asyncio.sleep(LOOK_S)
         except TimeoutError:
-            raise AssertionError(f"not in {within_s:g} s: {what}; {await self._told()}") from None
+            raise AssertionError(f"not in {within_s:g} s: {what}; {await self._state()}") from None
 
     async def _tried(self, holds: Callable[[], Any]) -> Any:
         try:
@@ -191,7 +191,7 @@ class RealCluster:
         except aiohttp.ClientError:
             return None
 
-    async def _told(self) -> str:
+    async def _state(self) -> str:
         pods = [
             (p["metadata"]["name"], c.get("message", ""))
             for p in await self.pods()
@@ -214,7 +214,7 @@ class RealCluster:
 
     async def phases(self) -> set[str]:
         """In which phases the API server asks the webhook about a pod that asks for a share: what
-        is written of its registration is heeded only a while later."""
+        is written of its registration takes effect only a while later."""
         before = [await replica.reviews() for replica in self.replicas]
         probe = a_share_pod("probe", a_share())
         await self.admin.post(self.pods_path(), probe, dryRun="All")

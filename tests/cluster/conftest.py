@@ -22,14 +22,14 @@ HERE = Path(__file__).parent
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Build what is missing before the first test, whose time is limited."""
-    ours = [item for item in items if HERE in item.path.parents]
-    for item in ours:
+    marked = [item for item in items if HERE in item.path.parents]
+    for item in marked:
         item.add_marker(pytest.mark.slow)
         item.add_marker(pytest.mark.timeout(180))
-    if ours:
+    if marked:
         capture = config.pluginmanager.getplugin("capturemanager")
         with suppress(KubeBinMissing), capture.global_and_fixture_disabled():
-            all_programs(heard=True)
+            all_programs(received=True)
 
 
 @pytest.fixture

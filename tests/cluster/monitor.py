@@ -1,4 +1,4 @@
-"""The quota monitor as a process beside a cluster, under the account of an installation."""
+"""The quota monitor as a process next to a cluster, under the account of an installation."""
 
 from __future__ import annotations
 

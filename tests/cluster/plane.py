@@ -102,7 +102,7 @@ class Plane:
 
     @property
     def account(self) -> dict[str, str]:
-        """Variables that tell a service where the API server is, as in a pod with an account."""
+        """Variables that say to a service where the API server is, as in a pod with an account."""
         return {
             "TESSERA_KUBE_URL": self.control.url,
             "TESSERA_KUBE_TOKEN_FILE": str(self.folder / "service.token"),
@@ -135,9 +135,9 @@ async def real_plane(folder: Path, *, quiet: bool = False) -> AsyncGenerator[Pla
                 await asyncio.to_thread(program.stop)
 
 
-def all_programs(*, heard: bool = False) -> Path:
+def all_programs(*, received: bool = False) -> Path:
     """The folder of every program that a cluster needs; see `kube_bin`."""
-    return kube_bin(*CLUSTER_PROGRAMS, received=heard)
+    return kube_bin(*CLUSTER_PROGRAMS, received=received)
 
 
 def a_program(argv: Sequence[str | Path], log: Path, env: dict[str, str] | None = None) -> Program:

@@ -37,7 +37,7 @@ _REVIEWS: Final = "tessera_scheduler_admissions_total"
 
 
 class Replica:
-    """One scheduler service; the kube-scheduler beside it asks it and nobody else."""
+    """One scheduler service; the kube-scheduler in the same pod calls it and no other."""
 
     def __init__(
         self, name: str, plane: Plane, folder: Path, bus: str, ports: Sequence[int], *,
@@ -81,18 +81,18 @@ class Replica:
 
     @property
     def configuration(self) -> Json:
-        """What its kube-scheduler is told."""
+        """The configuration of its kube-scheduler."""
         url = f"http://127.0.0.1:{self.ports['extender']}"
-        told = configuration(REGISTRY, url, profiles(REGISTRY), timeout_s=10)
+        made = configuration(REGISTRY, url, profiles(REGISTRY), timeout_s=10)
         elect: Json = {"leaderElect": False}
         if self._gated:
             elect = {
                 "leaderElect": True, "resourceName": self.name, "resourceNamespace": HOME,
                 "resourceLock": "leases", "retryPeriod": "1s",
-                # One that was stopped would end before the test does, and nothing starts it anew.
+                # One that was stopped would end before the test does, and nothing starts it again.
                 "leaseDuration": "120s", "renewDeadline": "100s",
             }  # fmt: skip
-        return {**told, "leaderElection": elect, "podMaxBackoffSeconds": 2}
+        return {**made, "leaderElection": elect, "podMaxBackoffSeconds": 2}
 
     def start(self) -> None:
         """Start the service."""

@@ -70,17 +70,17 @@ class Stranger:
     async def reviews(self, count: int, size: int = REVIEW_BYTES) -> Counter[str]:
         """Ask for so many reviews of large, different pods; the status lines of the answers, and
         how the others ended."""
-        told: Counter[str] = Counter()
+        answers: Counter[str] = Counter()
         left = iter(range(count))
 
         async def asker() -> None:
             for number in left:
-                told[await self._review(number, size)] += 1
+                answers[await self._review(number, size)] += 1
 
         async with asyncio.TaskGroup() as group:
             for _ in range(_TOGETHER):
                 group.create_task(asker(), name="asker")
-        return told
+        return answers
 
     async def _review(self, number: int, size: int) -> str:
         body = a_large_review(number, size)

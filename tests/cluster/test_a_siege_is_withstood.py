@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from tessera_schema.node_cards import encode_node_cards
-from tests.cluster.books import nothing_is_overgranted
+from tests.cluster.bound_grants import nothing_is_overgranted
 from tests.cluster.cluster import OpenCluster, RealCluster
 from tests.cluster.objects import a_node, a_share
 from tests.cluster.plane import LEASES
@@ -55,12 +55,12 @@ async def test_a_siege_is_withstood(open_cluster: OpenCluster) -> None:
                 group.create_task(lie(cluster.nats.url, nodes, f"liar-{liar}"), name="liar")
             await cluster.burst(OTHERS, a_share(1000))
             await cluster.until_bound(*OTHERS)
-        assert sum(count for told, count in reviews.result().items() if told in ANSWERED) == REVIEWS
+        assert sum(count for text, count in reviews.result().items() if text in ANSWERED) == REVIEWS
         nothing_is_overgranted(await cluster.bound(), cluster.cards)
         assert await lease(cluster) == term
         assert peak_mib(cluster.scheduler.pid) < MOST_MIB
-        for pod, told in LARGE:
-            assert told in (await dry_run(cluster, pod)).refused(422, "Invalid")
+        for pod, message in LARGE:
+            assert message in (await dry_run(cluster, pod)).refused(422, "Invalid")
 
 
 async def besieged_nodes(cluster: RealCluster) -> list[str]:

@@ -1,6 +1,6 @@
 """Many pods at once on few cards: what is granted always fits, and who waits gets what is freed."""
 
-from tests.cluster.books import nothing_is_overgranted
+from tests.cluster.bound_grants import nothing_is_overgranted
 from tests.cluster.cluster import OpenCluster
 from tests.cluster.objects import a_share
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tessera_demo import scenario
-from tests.cluster.books import grant_of, shares_on
+from tests.cluster.bound_grants import grant_of, shares_on
 from tests.cluster.cluster import OpenCluster, RealCluster
 from tests.cluster.objects import a_node
 from tests.cluster.plane import CLOCKWORK
@@ -57,10 +57,10 @@ async def apply(cluster: RealCluster, objects: list[Json]) -> int:
             meta.setdefault("annotations", {}).update(CLOCKWORK)
         await cluster.make(PATHS[body["kind"]].format(namespace=namespace), body)
         if body["kind"] == "Pod":
-            pods += asks(body)
+            pods += requesting(body)
         elif "template" in body.get("spec", {}):
             spec = body["spec"]
-            pods += spec.get("replicas", spec.get("completions", 1)) * asks(spec["template"])
+            pods += spec.get("replicas", spec.get("completions", 1)) * requesting(spec["template"])
     return pods
 
 
@@ -69,14 +69,14 @@ async def all_placed(cluster: RealCluster, count: int) -> list[Json]:
 
     async def holds() -> list[Json]:
         bound = [pod for name in cluster.namespaces for pod in await cluster.bound(name)]
-        placed = [pod for pod in bound if asks(pod)]
+        placed = [pod for pod in bound if requesting(pod)]
         return placed if len(placed) == count else []
 
     found: list[Json] = await cluster.until(holds, f"{count} pods that ask bound")
     return found
 
 
-def asks(pod: Json) -> bool:
+def requesting(pod: Json) -> bool:
     containers = [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
     return any(
         name in REGISTRY.resources

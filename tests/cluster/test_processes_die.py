@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from tests.cluster.books import nothing_is_overgranted
+from tests.cluster.bound_grants import nothing_is_overgranted
 from tests.cluster.cluster import OpenCluster, RealCluster
 from tests.cluster.objects import a_share
 
@@ -44,7 +44,7 @@ async def test_the_bus_is_killed(open_cluster: OpenCluster) -> None:
         await cluster.until(cluster.scheduler.ready, "still ready")
 
 
-async def test_the_api_server_starts_anew(open_cluster: OpenCluster) -> None:
+async def test_the_api_server_starts_again(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster, in_a_burst(cluster):
         await cluster.plane.control.restart()
 

@@ -1,10 +1,10 @@
-"""Many pods race for less than the cards have: the quota holds to the pod, whoever watches it."""
+"""Many pods race for less than the cards have: the quota holds, to the pod."""
 
 import asyncio
 
 import pytest
 
-from tests.cluster.books import nothing_is_overgranted
+from tests.cluster.bound_grants import nothing_is_overgranted
 from tests.cluster.cluster import OpenCluster
 from tests.cluster.monitor import monitoring
 from tests.cluster.objects import a_share

@@ -1,5 +1,6 @@
 """What one group does not use of its guarantee another borrows, and gives back when it is asked
-for; and who uses more than he may is throttled after grace. The monitor is killed in between."""
+for; and a namespace that uses more than it may is throttled after grace. The monitor is killed in
+between."""
 
 from __future__ import annotations
 

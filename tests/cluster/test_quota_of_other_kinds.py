@@ -21,12 +21,12 @@ async def label(cluster: RealCluster, **labels: str | None) -> None:
 async def stays_waiting(cluster: RealCluster, name: str) -> None:
     """The pod is refused for its quota."""
 
-    async def told() -> bool:
+    async def reported() -> bool:
         pods = {pod["metadata"]["name"]: pod for pod in await cluster.pods()}
         said = [c.get("message", "") for c in pods[name]["status"].get("conditions", ())]
         return any("ResourceQuotaNotFit" in message for message in said)
 
-    await cluster.until(told, f"{name} refused for its quota")
+    await cluster.until(reported, f"{name} refused for its quota")
     assert name not in {pod["metadata"]["name"] for pod in await cluster.bound()}
 
 

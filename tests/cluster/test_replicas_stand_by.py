@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cluster.books import nothing_is_overgranted
+from tests.cluster.bound_grants import nothing_is_overgranted
 from tests.cluster.cluster import OpenCluster, RealCluster
 from tests.cluster.objects import a_share, a_share_pod
 from tests.cluster.plane import LEASES
@@ -36,7 +36,7 @@ async def test_who_stands_by_is_ready_admits_pods_and_takes_over(
         leader.kill()
 
         async def admitted() -> Json | None:
-            """The webhook's address is that of whoever told it last."""
+            """The webhook's address is that of the replica that wrote it last."""
             answer = await cluster.admin.post(
                 cluster.pods_path(), a_share_pod("second", a_share(20000))
             )
@@ -55,4 +55,4 @@ async def test_who_stands_by_is_ready_admits_pods_and_takes_over(
         async def closed() -> bool:
             return not await works(cluster, leader.name)
 
-        await cluster.until(closed, f"the kube-scheduler beside {leader.name} told to stop")
+        await cluster.until(closed, f"the kube-scheduler next to {leader.name} stopped")

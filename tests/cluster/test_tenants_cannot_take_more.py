@@ -1,7 +1,7 @@
-"""Quotas, forged grants, and a webhook that is away: nobody gets what is not theirs."""
+"""Quotas, forged grants, and a webhook that is away: nobody gets what belongs to another."""
 
 from tessera_schema.grants import GRANT_KEY, Grant, Share, encode_grant
-from tests.cluster.books import nothing_is_overgranted, shares_on
+from tests.cluster.bound_grants import nothing_is_overgranted, shares_on
 from tests.cluster.cluster import OpenCluster, RealCluster
 from tests.cluster.objects import a_share, a_share_pod
 from tests.contract.client import Json
@@ -47,7 +47,7 @@ async def test_200_pods_that_race_for_50_shares_of_a_quota_get_50(
         await cluster.until_count(60)
 
 
-async def test_a_forged_grant_is_refused_where_the_webhook_is_asked(
+async def test_a_forged_grant_is_refused_where_the_webhook_is_called(
     open_cluster: OpenCluster,
 ) -> None:
     async with open_cluster() as cluster:
@@ -64,7 +64,7 @@ async def test_a_forged_grant_is_refused_where_the_webhook_is_asked(
         assert GRANT_KEY in answer.refused(403, "Forbidden")
 
 
-async def test_a_forged_grant_that_got_in_counts_nothing_and_is_told(
+async def test_a_forged_grant_that_got_in_counts_nothing_and_is_reported(
     open_cluster: OpenCluster,
 ) -> None:
     async with open_cluster() as cluster:
@@ -74,10 +74,10 @@ async def test_a_forged_grant_that_got_in_counts_nothing_and_is_told(
         body = a_binding("forger", node, annotations={GRANT_KEY: a_grant(made, node, 24576)})
         (await cluster.admin.post(f"{cluster.pods_path('forger')}/binding", body)).done  # noqa: B018  (checks)
 
-        async def told() -> bool:
+        async def reported() -> bool:
             return await cluster.scheduler.metric("tessera_scheduler_alarms_total") > 0
 
-        await cluster.until(told, "an alarm")
+        await cluster.until(reported, "an alert")
         await cluster.pod("honest", a_share(24000), schedulerName="tessera-scheduler")
         await cluster.until_bound("honest")
 
@@ -104,7 +104,7 @@ async def without_webhook(cluster: RealCluster) -> None:
     await cluster.until(alone, "the webhook not called any more")
 
 
-async def test_while_the_webhook_is_down_only_pods_that_ask_are_held_up(
+async def test_while_the_webhook_is_down_only_pods_with_requests_are_delayed(
     open_cluster: OpenCluster,
 ) -> None:
     async with open_cluster() as cluster:

@@ -16,10 +16,10 @@ import pytest
 from tests.contract.cluster import Cluster, OpenCluster, Server, cluster_on
 from tests.contract.embedded import embedded_control_plane
 from tests.contract.extender import Extender, OpenScheduling, configuration, open_extender
-from tests.contract.kept import held_open, or_skip
 from tests.contract.kubebin import KubeBinMissing
 from tests.contract.real import programs, real_control_plane
 from tests.contract.receiver import OpenAdmission, Receiver, open_receiver
+from tests.contract.session_fixtures import open_for_session, or_skip
 
 KINDS = ("real", "embedded")
 
@@ -51,7 +51,7 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The shared real control plane."""
     with or_skip():
         programs()
-    with held_open(real_control_plane(tmp_path_factory.mktemp("real"))) as server:
+    with open_for_session(real_control_plane(tmp_path_factory.mktemp("real"))) as server:
         yield server
 
 

@@ -68,7 +68,7 @@ class Receiver:
         self.reviews: list[tuple[str, Json]] = []
         self._connections: dict[asyncio.Transport, Any] = {}
 
-    def asked(self, path: str = "hook") -> list[Json]:
+    def requests(self, path: str = "hook") -> list[Json]:
         """The requests that came to that path."""
         return [request for name, request in self.reviews if name == path]
 
@@ -115,12 +115,12 @@ class Receiver:
 
     async def register(self, cluster: Cluster, *hooks: Json, kind: str = "Mutating") -> None:
         """Add a configuration with these webhooks, and wait until the server acts by it."""
-        count = len(self.asked("probe"))
+        count = len(self.requests("probe"))
         probe = self.hook(cluster, "probe", rules=[PROBE_RULE], failurePolicy="Ignore")
         body = {"metadata": {"generateName": "contract-"}, "webhooks": [*hooks, probe]}
         await cluster.make(f"{REGISTRATION}/{kind.lower()}webhookconfigurations", body)
         async with asyncio.timeout(ANSWER_S):
-            while len(self.asked("probe")) == count:
+            while len(self.requests("probe")) == count:
                 path = cluster.path("configmaps")
                 await cluster.admin.post(path, a_config_map("probe"), dryRun="All")
                 await asyncio.sleep(0.02)

@@ -12,7 +12,7 @@ from tests.contract.extender import MEMORY, PROFILE
 from tests.contract.objects import GPU
 
 
-async def ask(cluster: Cluster, name: str = "p", cards: int = 1, **facts: Any) -> Json:
+async def create_pod(cluster: Cluster, name: str = "p", cards: int = 1, **facts: Any) -> Json:
     """Create a pod that asks for cards."""
     before, cluster.before_asking = cluster.before_asking, None
     if before is not None:

@@ -128,7 +128,7 @@ async def test_validation_sees_what_mutation_left(admission: OpenAdmission) -> N
         await receiver.register(cluster, receiver.hook(cluster, "mutate"))
         await receiver.register(cluster, receiver.hook(cluster, "validate"), kind="Validating")
         made = (await create(cluster)).done
-        (asked,) = receiver.asked("validate")
+        (asked,) = receiver.requests("validate")
     assert [path for path, _ in receiver.reviews if path != "probe"] == ["mutate", "validate"]
     assert asked["object"]["metadata"]["annotations"] == {"k": "v"}
     assert made["metadata"]["annotations"] == {"k": "v"}
@@ -155,12 +155,12 @@ async def test_a_webhook_is_called_again_when_a_later_one_changed_the_pod(
             receiver.hook(cluster, "second"),
         )
         await create(cluster)
-        asked = receiver.asked("first")
+        asked = receiver.requests("first")
     assert len(asked) == calls
     assert "annotations" not in asked[0]["object"]["metadata"]
     if calls == 2:
         assert asked[1]["object"]["metadata"]["annotations"] == {"k": "v"}
-    assert len(receiver.asked("second")) == 1
+    assert len(receiver.requests("second")) == 1
 
 
 async def test_a_webhook_is_not_called_again_when_nobody_changed_anything_after_it(
@@ -174,4 +174,4 @@ async def test_a_webhook_is_not_called_again_when_nobody_changed_anything_after_
             receiver.hook(cluster, "second", reinvocationPolicy="IfNeeded"),
         )
         await create(cluster)
-    assert len(receiver.asked("second")) == 1
+    assert len(receiver.requests("second")) == 1

@@ -65,7 +65,7 @@ async def test_a_webhook_of_another_authority_is_as_good_as_down(admission: Open
         )
         answer = await refused_soon(cluster)
     assert "failed to call webhook" in answer.refused(500, "InternalError")
-    assert receiver.asked() == []
+    assert receiver.requests() == []
 
 
 async def refused_soon(cluster: Cluster) -> Answer:

@@ -18,7 +18,7 @@ async def test_a_review_holds_the_object_as_it_will_be(admission: OpenAdmission)
     async with admission() as (cluster, receiver):
         await receiver.register(cluster, receiver.hook(cluster))
         made = (await create(cluster, limits={GPU: 1})).done
-        (asked,) = receiver.asked()
+        (asked,) = receiver.requests()
     pod = {"group": "", "version": "v1", "kind": "Pod"}
     pods = {"group": "", "version": "v1", "resource": "pods"}
     assert (asked["kind"], asked["requestKind"]) == (pod, pod)
@@ -50,7 +50,7 @@ async def test_a_name_is_made_after_mutation_and_before_validation(
         body = a_pod(generateName="web-")
         del body["metadata"]["name"]
         made = await cluster.make(cluster.pods, body)
-        (first,), (second,) = receiver.asked("mutate"), receiver.asked("validate")
+        (first,), (second,) = receiver.requests("mutate"), receiver.requests("validate")
     assert first["object"]["metadata"]["generateName"] == "web-"
     assert "name" not in first["object"]["metadata"]
     assert second["object"]["metadata"]["name"] == made["metadata"]["name"]
@@ -65,7 +65,7 @@ async def test_only_what_the_rules_say_is_queried(admission: OpenAdmission) -> N
         await cluster.name_of("p", phase="Running")
         await cluster.make(cluster.path("secrets"), {"metadata": {"name": "s"}})
         await cluster.admin.delete(f"{cluster.pods}/p")
-    assert [asked["operation"] for asked in receiver.asked()] == ["CREATE"]
+    assert [asked["operation"] for asked in receiver.requests()] == ["CREATE"]
 
 
 async def test_an_update_shows_what_was_and_what_will_be(admission: OpenAdmission) -> None:
@@ -75,7 +75,7 @@ async def test_an_update_shows_what_was_and_what_will_be(admission: OpenAdmissio
         await cluster.pod("p", annotations={"k": "1"})
         await cluster.admin.patch(f"{cluster.pods}/p", {"metadata": {"annotations": {"k": "2"}}})
         await cluster.name_of("p", phase="Running")
-        main, status = receiver.asked()
+        main, status = receiver.requests()
     values = [main[each]["metadata"]["annotations"]["k"] for each in ("oldObject", "object")]
     assert values == ["1", "2"]
     assert (main["operation"], main["name"], main["options"]["kind"]) == (
@@ -91,7 +91,7 @@ async def test_a_deletion_shows_what_goes(admission: OpenAdmission) -> None:
         await receiver.register(cluster, receiver.hook(cluster, rules=[rule]), kind="Validating")
         await cluster.pod("p")
         answer = await cluster.admin.delete(f"{cluster.pods}/p")
-        (asked,) = receiver.asked()
+        (asked,) = receiver.requests()
         receiver.scripts["hook"] = let
     assert answer.status == 403
     assert (asked["operation"], asked["object"]) == ("DELETE", None)
@@ -107,7 +107,7 @@ async def test_a_binding_is_queried_as_one(admission: OpenAdmission) -> None:
         binding = a_binding("p", "n1", annotations={"k": "v"})
         answer = await cluster.admin.post(f"{cluster.pods}/p/binding", binding)
         pod = (await cluster.admin.get(f"{cluster.pods}/p")).done
-        (asked,) = receiver.asked()
+        (asked,) = receiver.requests()
     assert answer.status == 403
     assert "nodeName" not in pod["spec"]
     assert (asked["kind"]["kind"], asked["resource"]["resource"]) == ("Binding", "pods")
@@ -121,7 +121,7 @@ async def test_a_trial_is_said_to_be_one(admission: OpenAdmission) -> None:
         receiver.scripts["hook"] = patch(annotate("k", "v"))
         await receiver.register(cluster, receiver.hook(cluster))
         answer = await cluster.admin.post(cluster.pods, a_pod("p"), dryRun="All")
-        (asked,) = receiver.asked()
+        (asked,) = receiver.requests()
         absent = await cluster.admin.get(f"{cluster.pods}/p")
     assert asked["dryRun"] is True
     assert answer.done["metadata"]["annotations"] == {"k": "v"}
@@ -134,7 +134,7 @@ async def test_objects_are_chosen_by_label(admission: OpenAdmission) -> None:
         await receiver.register(cluster, receiver.hook(cluster, objectSelector=selector))
         for name, labels in (("p", {}), ("q", {"skip": "1"})):
             await create(cluster, name, labels=labels)
-    assert [asked["name"] for asked in receiver.asked()] == ["p"]
+    assert [asked["name"] for asked in receiver.requests()] == ["p"]
 
 
 async def test_namespaces_are_chosen_by_label(admission: OpenAdmission) -> None:
@@ -151,4 +151,4 @@ async def test_namespaces_are_chosen_by_label(admission: OpenAdmission) -> None:
         others["failurePolicy"] = "Ignore"
         await receiver.register(cluster, mine, others)
         await create(cluster)
-    assert (len(receiver.asked("mine")), len(receiver.asked("others"))) == (1, 0)
+    assert (len(receiver.requests("mine")), len(receiver.requests("others"))) == (1, 0)

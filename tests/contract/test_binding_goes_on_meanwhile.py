@@ -7,7 +7,7 @@ import asyncio
 from tests.contract.client import Json
 from tests.contract.extender import OpenScheduling
 from tests.contract.objects import GPU
-from tests.contract.scheduling import ask, card_node, placed, until, waiting
+from tests.contract.scheduling import card_node, create_pod, placed, until, waiting
 
 
 async def test_one_pod_is_queried_at_a_time(scheduling: OpenScheduling) -> None:
@@ -20,9 +20,9 @@ async def test_one_pod_is_queried_at_a_time(scheduling: OpenScheduling) -> None:
             return {"NodeNames": body["NodeNames"]}
 
         extender.filter = slowly
-        await ask(cluster, "first")
+        await create_pod(cluster, "first")
         await extender.called("filter")
-        await ask(cluster, "second")
+        await create_pod(cluster, "second")
         await until(cluster, "second", lambda _: True)
         await asyncio.sleep(0.5)
         before = list(extender.verbs)
@@ -44,9 +44,9 @@ async def test_a_binding_does_not_hold_up_the_next_pod(scheduling: OpenSchedulin
             return done
 
         extender.bind = slowly
-        await ask(cluster, "first")
+        await create_pod(cluster, "first")
         await extender.called("bind")
-        await ask(cluster, "second")
+        await create_pod(cluster, "second")
         await extender.called("filter", 2)
         decided.set()
         assert {await placed(cluster, name) for name in ("first", "second")} == {node}
@@ -64,9 +64,9 @@ async def test_a_pod_that_is_being_bound_holds_its_room(scheduling: OpenScheduli
             return done
 
         extender.bind = slowly
-        await ask(cluster, "first")
+        await create_pod(cluster, "first")
         await extender.called("bind")
-        await ask(cluster, "second")
+        await create_pod(cluster, "second")
         condition = await waiting(cluster, "second")
         decided.set()
         await placed(cluster, "first")

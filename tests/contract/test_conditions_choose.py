@@ -121,10 +121,10 @@ async def test_pods_are_chosen_by_an_expression(
         await receiver.register(cluster, hook)
         calls = []
         for body in (*chosen, *left):
-            before = len(receiver.asked())
+            before = len(receiver.requests())
             answer = await cluster.admin.post(cluster.pods, body, dryRun="All")
             assert answer.status == 201, answer.body
-            calls.append(len(receiver.asked()) - before)
+            calls.append(len(receiver.requests()) - before)
     assert calls == [1] * len(chosen) + [0] * len(left)
 
 
@@ -134,7 +134,7 @@ async def test_all_conditions_must_hold(admission: OpenAdmission) -> None:
         await receiver.register(cluster, receiver.hook(cluster, matchConditions=texts))
         for name in ("p", "q", "r"):
             await cluster.pod(name)
-    assert [asked["name"] for asked in receiver.asked()] == ["p"]
+    assert [asked["name"] for asked in receiver.requests()] == ["p"]
 
 
 @pytest.mark.parametrize(("policy", "status"), [("Fail", 403), ("Ignore", 201)])
@@ -147,7 +147,7 @@ async def test_a_condition_that_cannot_be_known_is_as_good_as_a_failure(
         await receiver.register(cluster, hook)
         answer = await cluster.admin.post(cluster.pods, a_pod("p"))
     assert answer.status == status
-    assert receiver.asked() == []
+    assert receiver.requests() == []
     if policy == "Fail":
         assert "no such key" in answer.refused(403, "Forbidden")
 
@@ -159,7 +159,7 @@ async def test_a_condition_that_is_false_outweighs_one_that_cannot_be_known(
         texts = conditions('object.metadata.annotations["k"] == "v"', "false")
         await receiver.register(cluster, receiver.hook(cluster, matchConditions=texts))
         answer = await cluster.admin.post(cluster.pods, a_pod("p"))
-    assert (answer.status, receiver.asked()) == (201, [])
+    assert (answer.status, receiver.requests()) == (201, [])
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ async def test_the_other_side_can_decide_for_a_side_that_cannot_be_known(
         hook = receiver.hook(cluster, matchConditions=conditions(expression))
         await receiver.register(cluster, hook)
         answer = await cluster.admin.post(cluster.pods, a_pod("p"))
-    assert (answer.status, len(receiver.asked())) == (201, int(called))
+    assert (answer.status, len(receiver.requests())) == (201, int(called))
 
 
 async def test_a_webhook_that_is_down_holds_up_only_what_its_conditions_choose(
@@ -215,15 +215,15 @@ async def test_changes_of_chosen_keys_are_reviewed(admission: OpenAdmission) -> 
             {"other": "1"}, {"a.dev/k": "1"}, {"a.dev/k": "1", "other": "2"}, {"a.dev/k": "2"},
             {"a.dev/l": "1"}, {"a.dev/k": None}, {"other": None},
         ):  # fmt: skip
-            before = len(receiver.asked())
+            before = len(receiver.requests())
             patch = {"metadata": {"annotations": notes}}
             assert (await cluster.admin.patch(f"{cluster.pods}/p", patch)).status == 200
             # A write that is tried again, because what it was made from was old, asks again.
-            calls.append(len(receiver.asked()) > before)
-        before = len(receiver.asked())
+            calls.append(len(receiver.requests()) > before)
+        before = len(receiver.requests())
         await cluster.name_of("p", phase="Running")
     assert calls == [False, True, False, True, True, True, False]
-    assert len(receiver.asked()) == before
+    assert len(receiver.requests()) == before
 
 
 async def test_a_binding_is_chosen_by_its_annotations(admission: OpenAdmission) -> None:
@@ -237,4 +237,4 @@ async def test_a_binding_is_chosen_by_its_annotations(admission: OpenAdmission) 
             assert (
                 await cluster.admin.post(f"{cluster.pods}/{name}/binding", binding)
             ).status == 201
-    assert [asked["name"] for asked in receiver.asked()] == ["p"]
+    assert [asked["name"] for asked in receiver.requests()] == ["p"]

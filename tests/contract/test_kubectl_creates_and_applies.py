@@ -11,8 +11,8 @@ import pytest
 
 from tests.contract.client import Json
 from tests.contract.cluster import Cluster, OpenCluster
-from tests.contract.kept import or_skip
 from tests.contract.kubebin import kube_bin
+from tests.contract.session_fixtures import or_skip
 
 pytestmark = pytest.mark.timeout(120)
 

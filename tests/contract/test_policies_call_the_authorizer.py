@@ -42,7 +42,7 @@ async def guarded(cluster: Cluster) -> None:
     await cluster.make(f"{GROUP}/validatingadmissionpolicybindings", bound)
 
 
-def asks(text: str) -> Json:
+def a_resize(text: str) -> Json:
     return {"metadata": {"annotations": {KEY: text}}}
 
 
@@ -52,12 +52,12 @@ async def test_the_roles_of_the_author_decide(open_cluster: OpenCluster) -> None
         await guarded(cluster)
         path, editor = f"{cluster.pods}/p", cluster.user("editor")
         async with asyncio.timeout(SEEN_S):
-            while (answer := await editor.patch(path, asks("1"), dryRun="All")).status == 200:
+            while (answer := await editor.patch(path, a_resize("1"), dryRun="All")).status == 200:
                 await asyncio.sleep(0.1)
         refusal = answer.refused(403, "Forbidden")
         plain = await editor.patch(path, {"metadata": {"labels": {"a": "b"}}})
-        resized = await cluster.user("resizer").patch(path, asks("2"))
-        admin = await cluster.admin.patch(path, asks("3"))
+        resized = await cluster.user("resizer").patch(path, a_resize("2"))
+        admin = await cluster.admin.patch(path, a_resize("3"))
     assert refusal.endswith("denied request: not for you")
     assert plain.status == 200
     assert resized.done["metadata"]["annotations"] == {KEY: "2"}

@@ -8,7 +8,7 @@ from tests.contract.client import ANSWER_S
 from tests.contract.cluster import Cluster
 from tests.contract.extender import OpenScheduling, Script
 from tests.contract.objects import a_pod
-from tests.contract.scheduling import ask, card_node, placed, until, waiting
+from tests.contract.scheduling import card_node, create_pod, placed, until, waiting
 
 KINDS = ("real",)
 VERBS = ("filter", "bind", "preempt")
@@ -36,9 +36,9 @@ async def gone(cluster: Cluster, name: str) -> None:
 async def test_who_would_have_to_go_is_reported_by_uid(scheduling: OpenScheduling) -> None:
     async with scheduling(*VERBS) as (cluster, extender):
         node = await card_node(cluster, "n", cards=1)
-        victim = await ask(cluster, "victim")
+        victim = await create_pod(cluster, "victim")
         await placed(cluster, "victim")
-        await ask(cluster, "urgent", priorityClassName=await urgent(cluster))
+        await create_pod(cluster, "urgent", priorityClassName=await urgent(cluster))
         asked = await extender.called("preempt")
     assert asked["Pod"]["metadata"]["name"] == "urgent"
     assert asked["NodeNameToVictims"] is None
@@ -50,9 +50,9 @@ async def test_who_would_have_to_go_is_reported_by_uid(scheduling: OpenSchedulin
 async def test_a_victim_that_we_let_go_makes_room(scheduling: OpenScheduling) -> None:
     async with scheduling(*VERBS) as (cluster, extender):
         node = await card_node(cluster, "n", cards=1)
-        await ask(cluster, "victim")
+        await create_pod(cluster, "victim")
         await placed(cluster, "victim")
-        await ask(cluster, "urgent", priorityClassName=await urgent(cluster))
+        await create_pod(cluster, "urgent", priorityClassName=await urgent(cluster))
         await extender.called("preempt")
         await gone(cluster, "victim")
         assert await placed(cluster, "urgent") == node
@@ -61,10 +61,10 @@ async def test_a_victim_that_we_let_go_makes_room(scheduling: OpenScheduling) ->
 async def test_without_a_victim_from_us_nobody_goes(scheduling: OpenScheduling) -> None:
     async with scheduling(*VERBS) as (cluster, extender):
         await card_node(cluster, "n", cards=1)
-        await ask(cluster, "victim")
+        await create_pod(cluster, "victim")
         await placed(cluster, "victim")
         extender.preempt = lambda _: {"NodeNameToMetaVictims": {}}
-        await ask(cluster, "urgent", priorityClassName=await urgent(cluster))
+        await create_pod(cluster, "urgent", priorityClassName=await urgent(cluster))
         await extender.called("preempt")
         await waiting(cluster, "urgent")
         victim = (await cluster.admin.get(f"{cluster.pods}/victim")).done
@@ -75,10 +75,10 @@ async def test_for_room_that_only_we_miss_no_pod_has_to_go(scheduling: OpenSched
     """The scheduler looks for victims by its own view of a node, in which the pod fits already."""
     async with scheduling(*VERBS) as (cluster, extender):
         node = await card_node(cluster, "n")
-        await ask(cluster, "victim")
+        await create_pod(cluster, "victim")
         await placed(cluster, "victim")
         extender.filter = lambda _: {"FailedNodes": {node: "CardBusy"}}
-        await ask(cluster, "urgent", priorityClassName=await urgent(cluster))
+        await create_pod(cluster, "urgent", priorityClassName=await urgent(cluster))
         condition = await waiting(cluster, "urgent")
         victim = (await cluster.admin.get(f"{cluster.pods}/victim")).done
     assert "1 CardBusy. preemption: expected at least one victim pod" in condition["message"]
@@ -91,10 +91,10 @@ async def test_for_nodes_that_can_never_do_no_victim_is_searched(
 ) -> None:
     async with scheduling(*VERBS) as (cluster, extender):
         node = await card_node(cluster, "n")
-        await ask(cluster, "victim")
+        await create_pod(cluster, "victim")
         await placed(cluster, "victim")
         extender.filter = lambda _: {"FailedAndUnresolvableNodes": {node: "CardBusy"}}
-        await ask(cluster, "urgent", priorityClassName=await urgent(cluster))
+        await create_pod(cluster, "urgent", priorityClassName=await urgent(cluster))
         condition = await waiting(cluster, "urgent")
     assert "1 Preemption is not helpful for scheduling" in condition["message"]
     assert "preempt" not in extender.verbs
@@ -108,9 +108,9 @@ async def test_the_node_is_nominated_and_queried_alone_when_it_is_free(
         node = await card_node(cluster, "n", cards=1)
         await card_node(cluster, "free", cards=1)
         extender.filter = _only(node)
-        await ask(cluster, "victim")
+        await create_pod(cluster, "victim")
         await placed(cluster, "victim")
-        await ask(cluster, "urgent", priorityClassName=await urgent(cluster))
+        await create_pod(cluster, "urgent", priorityClassName=await urgent(cluster))
         pod = await until(cluster, "urgent", lambda pod: "nominatedNodeName" in pod["status"])
         assert pod["status"]["nominatedNodeName"] == node
         await gone(cluster, "victim")

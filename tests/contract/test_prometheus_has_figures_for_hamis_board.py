@@ -14,8 +14,8 @@ import yaml
 from aiohttp import ClientError, ClientSession
 
 from tessera_embedded.ports import reserved_ports
-from tests.contract.kept import or_skip
 from tests.contract.kubebin import kube_bin
+from tests.contract.session_fixtures import or_skip
 from tests.dialects.hami import published_queries as published
 from tests.dialects.hami.published_queries import Query
 from tests.dialects.hami.recorded import CARDS, CHARGED_MIB, GRANTS, NODE, serving_metrics, usage

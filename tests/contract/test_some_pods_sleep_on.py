@@ -6,7 +6,7 @@ import asyncio
 
 from tests.contract.extender import MEMORY, OpenScheduling
 from tests.contract.objects import GPU
-from tests.contract.scheduling import ask, card_node, placed, waiting
+from tests.contract.scheduling import card_node, create_pod, placed, waiting
 
 KINDS = ("real",)
 
@@ -18,13 +18,13 @@ async def test_a_node_without_an_ignored_resource_wakes_no_pod_that_requests_it(
     wake: a node wakes a pod that fitted nowhere only if it has every name that the pod asks for."""
     async with scheduling() as (cluster, extender):
         await cluster.node("cardless")
-        await ask(cluster)
+        await create_pod(cluster)
         await waiting(cluster)
         lacking = f"/api/v1/nodes/{await card_node(cluster, 'lacking')}"
         await cluster.admin.patch(lacking, {"metadata": {"labels": {"which": "lacking"}}})
-        await ask(cluster, "plain", limits={}, nodeSelector={"which": "lacking"})
+        await create_pod(cluster, "plain", limits={}, nodeSelector={"which": "lacking"})
         await placed(cluster, "plain")  # the scheduler knows the node
-        await ask(cluster, "next")
+        await create_pod(cluster, "next")
         await placed(cluster, "next")
         await asyncio.sleep(1.5)
         asked = [

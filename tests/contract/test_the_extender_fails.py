@@ -8,14 +8,14 @@ from tessera_embedded.ports import reserved_ports
 from tests.contract.client import Json
 from tests.contract.cluster import OpenCluster
 from tests.contract.extender import OpenScheduling, configuration, open_extender
-from tests.contract.scheduling import ask, card_node, placed, waiting
+from tests.contract.scheduling import card_node, create_pod, placed, waiting
 
 
 async def test_our_error_is_reported_and_tried_again(scheduling: OpenScheduling) -> None:
     async with scheduling() as (cluster, extender):
         await card_node(cluster, "n")
         extender.filter = lambda _: {"Error": "the books are not open yet"}
-        await ask(cluster)
+        await create_pod(cluster)
         condition = await waiting(cluster)
         await extender.called("filter", 2)
         extender.filter = lambda body: {"NodeNames": body["NodeNames"]}
@@ -29,7 +29,7 @@ async def test_our_failure_is_reported_and_tried_again(scheduling: OpenSchedulin
     async with scheduling() as (cluster, extender):
         await card_node(cluster, "n")
         extender.filter = lambda _: 503
-        await ask(cluster)
+        await create_pod(cluster)
         condition = await waiting(cluster)
         extender.filter = lambda body: {"NodeNames": body["NodeNames"]}
         await placed(cluster)
@@ -42,7 +42,7 @@ async def test_our_silence_is_reported_and_tried_again(scheduling: OpenSchedulin
         await card_node(cluster, "n")
         never = asyncio.Event()
         extender.filter = lambda _: never.wait()
-        await ask(cluster)
+        await create_pod(cluster)
         condition = await waiting(cluster)
         extender.filter = lambda body: {"NodeNames": body["NodeNames"]}
         await placed(cluster)
@@ -54,7 +54,7 @@ async def test_a_node_that_was_not_offered_is_not_taken(scheduling: OpenScheduli
     async with scheduling() as (cluster, extender):
         await card_node(cluster, "n")
         extender.filter = lambda _: {"NodeNames": ["elsewhere"]}
-        await ask(cluster)
+        await create_pod(cluster)
         condition = await waiting(cluster)
     assert condition["reason"] == "SchedulerError"
     assert '"elsewhere" which is not found in the input node list' in condition["message"]
@@ -69,9 +69,9 @@ async def test_while_we_are_down_pods_of_the_extender_wait_and_others_do_not(
             node = await card_node(cluster, "n")
             config = configuration(f"http://127.0.0.1:{port}")
             async with cluster.server.scheduler(config):
-                await ask(cluster)
+                await create_pod(cluster)
                 condition = await waiting(cluster)
-                await ask(cluster, "other", limits={})
+                await create_pod(cluster, "other", limits={})
                 await placed(cluster, "other")
                 async with open_extender(cluster.admin, port):
                     assert await placed(cluster) == node
@@ -84,7 +84,7 @@ async def test_a_pod_that_we_could_not_bind_comes_again(scheduling: OpenScheduli
         node = await card_node(cluster, "n")
         bind = extender.bind
         extender.bind = lambda _: {"Error": "its outcome is not known yet"}
-        await ask(cluster)
+        await create_pod(cluster)
         condition = await waiting(cluster)
         extender.bind = bind
         assert await placed(cluster) == node
@@ -105,10 +105,10 @@ async def test_a_pod_that_was_bound_though_we_said_no_is_not_queried_again(
             return {"Error": "no answer came"}
 
         extender.bind = after_all
-        await ask(cluster, "first")
+        await create_pod(cluster, "first")
         await placed(cluster, "first")
         await asyncio.sleep(2.5)
-        await ask(cluster, "second")
+        await create_pod(cluster, "second")
         await placed(cluster, "second")
         asked = [
             body["Pod"]["metadata"]["name"] for verb, body in extender.calls if verb == "filter"

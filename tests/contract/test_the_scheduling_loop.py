@@ -8,7 +8,7 @@ from tests.contract.client import ANSWER_S, Json
 from tests.contract.cluster import Cluster
 from tests.contract.extender import MEMORY, PROFILE, OpenScheduling
 from tests.contract.objects import GPU
-from tests.contract.scheduling import ask, card_node, placed, touch, waiting
+from tests.contract.scheduling import card_node, create_pod, placed, touch, waiting
 
 EXCLUDED = {"key": "a.dev/kept", "value": "y", "effect": "NoSchedule"}
 
@@ -16,7 +16,7 @@ EXCLUDED = {"key": "a.dev/kept", "value": "y", "effect": "NoSchedule"}
 async def test_a_pod_is_filtered_then_bound(scheduling: OpenScheduling) -> None:
     async with scheduling() as (cluster, extender):
         node = await card_node(cluster, "n")
-        made = await ask(cluster)
+        made = await create_pod(cluster)
         assert await placed(cluster) == node
         asked = await extender.called("filter")
         bound = await extender.called("bind")
@@ -38,7 +38,7 @@ async def test_scores_are_requested_when_a_choice_is_left(scheduling: OpenSchedu
         extender.prioritize = lambda body: [
             {"Host": name, "Score": 10 if name == chosen else 0} for name in body["NodeNames"]
         ]
-        await ask(cluster)
+        await create_pod(cluster)
         assert await placed(cluster) == chosen
         asked = await extender.called("prioritize")
         filtered = await extender.called("filter")
@@ -51,7 +51,7 @@ async def test_scores_are_not_requested_when_one_node_is_left(scheduling: OpenSc
     async with scheduling("filter", "prioritize", "bind") as (cluster, extender):
         for i in range(3):
             await card_node(cluster, f"n{i}")
-        await ask(cluster)
+        await create_pod(cluster)
         await placed(cluster)
     assert extender.verbs == ["filter", "bind"]
 
@@ -61,7 +61,7 @@ async def test_a_pod_that_requests_nothing_of_the_extender_is_placed_without_us(
 ) -> None:
     async with scheduling() as (cluster, extender):
         node = await card_node(cluster, "n")
-        await ask(cluster, limits={"cpu": "1"})
+        await create_pod(cluster, limits={"cpu": "1"})
         assert await placed(cluster) == node
     assert extender.calls == []
 
@@ -69,7 +69,7 @@ async def test_a_pod_that_requests_nothing_of_the_extender_is_placed_without_us(
 async def test_an_ignored_resource_alone_brings_a_pod_to_us(scheduling: OpenScheduling) -> None:
     async with scheduling() as (cluster, extender):
         nodes = {await card_node(cluster, "n1"), await cluster.node("n2")}
-        await ask(cluster, limits={MEMORY: 3000})
+        await create_pod(cluster, limits={MEMORY: 3000})
         asked = await extender.called("filter")
         await placed(cluster)
     assert set(asked["NodeNames"]) == nodes
@@ -80,7 +80,7 @@ async def test_an_init_containers_request_brings_a_pod_to_us(scheduling: OpenSch
         node = await card_node(cluster, "n1")
         await cluster.node("n2")
         init = {"name": "init", "image": "i", "resources": {"limits": {GPU: "1"}}}
-        await ask(cluster, limits={}, initContainers=[init])
+        await create_pod(cluster, limits={}, initContainers=[init])
         asked = await extender.called("filter")
         await placed(cluster)
     assert asked["NodeNames"] == [node]
@@ -89,8 +89,8 @@ async def test_an_init_containers_request_brings_a_pod_to_us(scheduling: OpenSch
 async def test_a_pod_of_another_scheduler_is_left_alone(scheduling: OpenScheduling) -> None:
     async with scheduling() as (cluster, extender):
         await card_node(cluster, "n")
-        await ask(cluster, "other", schedulerName="somebody-else")
-        await ask(cluster, "mine")
+        await create_pod(cluster, "other", schedulerName="somebody-else")
+        await create_pod(cluster, "mine")
         await placed(cluster, "mine")
         other = (await cluster.admin.get(f"{cluster.pods}/other")).done
     assert [body["Pod"]["metadata"]["name"] for _, body in extender.calls[:1]] == ["mine"]
@@ -110,7 +110,7 @@ async def test_nodes_that_cannot_take_the_pod_fall_out_before_us(
         ):  # fmt: skip
             path = f"/api/v1/nodes/{await card_node(cluster, name)}"
             assert (await cluster.admin.patch(path, {"spec": spec})).status == 200
-        await ask(cluster, cards=2)
+        await create_pod(cluster, cards=2)
         asked = await extender.called("filter")
         assert await placed(cluster) == good
     assert asked["NodeNames"] == [good]
@@ -121,7 +121,7 @@ async def test_a_node_selector_chooses_before_us(scheduling: OpenScheduling) -> 
         for name in ("n1", "n2"):
             path = f"/api/v1/nodes/{await card_node(cluster, name)}"
             await cluster.admin.patch(path, {"metadata": {"labels": {"which": name}}})
-        await ask(cluster, nodeSelector={"which": "n2"})
+        await create_pod(cluster, nodeSelector={"which": "n2"})
         asked = await extender.called("filter")
         await placed(cluster)
     assert asked["NodeNames"] == [f"{cluster.own}-n2"]
@@ -132,7 +132,7 @@ async def test_where_no_node_can_take_the_pod_the_extender_is_not_called(
 ) -> None:
     async with scheduling() as (cluster, extender):
         await card_node(cluster, "n", cards=1)
-        await ask(cluster, cards=2)
+        await create_pod(cluster, cards=2)
         condition = await waiting(cluster)
     assert condition["reason"] == "Unschedulable"
     assert f"0/1 nodes are available: 1 Insufficient {GPU}." in condition["message"]
@@ -147,7 +147,7 @@ async def test_why_nodes_failed_is_counted_in_the_pods_condition(
         await cluster.node("cardless")
         reasons = dict(zip(nodes, ("CardBusy", "CardSmall", "CardBusy"), strict=True))
         extender.filter = lambda _: {"NodeNames": [], "FailedNodes": reasons}
-        await ask(cluster)
+        await create_pod(cluster)
         condition = await waiting(cluster)
     assert condition["reason"] == "Unschedulable"
     assert (
@@ -160,7 +160,7 @@ async def test_why_nodes_can_never_do_is_counted_too(scheduling: OpenScheduling)
     async with scheduling() as (cluster, extender):
         node = await card_node(cluster, "n")
         extender.filter = lambda _: {"FailedAndUnresolvableNodes": {node: "NoSuchModel"}}
-        await ask(cluster)
+        await create_pod(cluster)
         condition = await waiting(cluster)
     assert "0/1 nodes are available: 1 NoSuchModel." in condition["message"]
 
@@ -170,7 +170,7 @@ async def test_nodes_that_we_leave_out_need_no_reason(scheduling: OpenScheduling
         for name in ("n1", "n2"):
             await card_node(cluster, name)
         extender.filter = lambda _: {"NodeNames": []}
-        await ask(cluster)
+        await create_pod(cluster)
         condition = await waiting(cluster)
     assert condition["reason"] == "Unschedulable"
     assert "0/2 nodes are available" in condition["message"]
@@ -180,7 +180,7 @@ async def test_events_report_failure_and_success(scheduling: OpenScheduling) -> 
     async with scheduling() as (cluster, extender):
         node = await card_node(cluster, "n")
         extender.filter = lambda _: {"FailedNodes": {node: "CardBusy"}}
-        await ask(cluster)
+        await create_pod(cluster)
         await waiting(cluster)
         extender.filter = lambda body: {"NodeNames": body["NodeNames"]}
         await touch(cluster, node)

@@ -7,7 +7,7 @@ import pytest
 from tests.contract.cluster import OpenCluster
 from tests.contract.extender import OpenScheduling, configuration, open_extender
 from tests.contract.objects import GPU
-from tests.contract.scheduling import ask, card_node, placed, touch, waiting
+from tests.contract.scheduling import card_node, create_pod, placed, touch, waiting
 
 
 @pytest.mark.parametrize("key", ["FailedNodes", "FailedAndUnresolvableNodes"])
@@ -17,7 +17,7 @@ async def test_a_touched_node_wakes_a_pod_that_we_refused(
     async with scheduling() as (cluster, extender):
         node = await card_node(cluster, "n")
         extender.filter = lambda _: {key: {node: "CardBusy"}}
-        await ask(cluster)
+        await create_pod(cluster)
         await waiting(cluster)
         refused = extender.verbs.count("filter")
         extender.filter = lambda body: {"NodeNames": body["NodeNames"]}
@@ -29,10 +29,10 @@ async def test_a_touched_node_wakes_a_pod_that_we_refused(
 async def test_a_pod_that_ends_wakes_a_pod_that_we_refused(scheduling: OpenScheduling) -> None:
     async with scheduling() as (cluster, extender):
         node = await card_node(cluster, "n")
-        await ask(cluster, "first")
+        await create_pod(cluster, "first")
         await placed(cluster, "first")
         extender.filter = lambda _: {"FailedNodes": {node: "CardBusy"}}
-        await ask(cluster, "second")
+        await create_pod(cluster, "second")
         await waiting(cluster, "second")
         extender.filter = lambda body: {"NodeNames": body["NodeNames"]}
         await cluster.admin.delete(f"{cluster.pods}/first", gracePeriodSeconds="0")
@@ -42,7 +42,7 @@ async def test_a_pod_that_ends_wakes_a_pod_that_we_refused(scheduling: OpenSched
 async def test_a_new_node_wakes_a_pod_that_fitted_nowhere(scheduling: OpenScheduling) -> None:
     async with scheduling() as (cluster, _):
         await cluster.node("cardless")
-        await ask(cluster, limits={GPU: 1})
+        await create_pod(cluster, limits={GPU: 1})
         await waiting(cluster)
         node = await card_node(cluster, "new")
         assert await placed(cluster) == node
@@ -51,7 +51,7 @@ async def test_a_new_node_wakes_a_pod_that_fitted_nowhere(scheduling: OpenSchedu
 async def test_capacity_wakes_a_pod_that_fitted_nowhere(scheduling: OpenScheduling) -> None:
     async with scheduling() as (cluster, _):
         node = await cluster.node("n")
-        await ask(cluster, limits={GPU: 1})
+        await create_pod(cluster, limits={GPU: 1})
         await waiting(cluster)
         more = {"status": {part: {GPU: "4"} for part in ("capacity", "allocatable")}}
         assert (await cluster.admin.patch(f"/api/v1/nodes/{node}/status", more)).status == 200
@@ -62,15 +62,15 @@ async def test_a_deleted_pod_is_not_queried_again(scheduling: OpenScheduling) ->
     async with scheduling() as (cluster, extender):
         node = await card_node(cluster, "n")
         extender.filter = lambda _: {"FailedNodes": {node: "CardBusy"}}
-        await ask(cluster, "first")
+        await create_pod(cluster, "first")
         await waiting(cluster, "first")
         await cluster.admin.delete(f"{cluster.pods}/first")
-        await ask(cluster, "plain", limits={})
+        await create_pod(cluster, "plain", limits={})
         await placed(cluster, "plain")  # the scheduler knows that the first is gone
         asked = len(extender.calls)
         extender.filter = lambda body: {"NodeNames": body["NodeNames"]}
         await touch(cluster, node)
-        await ask(cluster, "second")
+        await create_pod(cluster, "second")
         await placed(cluster, "second")
         later = [body["Pod"]["metadata"]["name"] for _, body in extender.calls[asked:][:1]]
     assert later == ["second"]
@@ -83,7 +83,7 @@ async def test_pods_that_waited_before_the_scheduler_came_are_placed(
         node = await card_node(cluster, "n")
         names = [f"p{i}" for i in range(3)]
         for name in names:
-            await ask(cluster, name)
+            await create_pod(cluster, name)
         for _ in range(2):
             async with cluster.server.scheduler(configuration(extender.url)):
                 assert {await placed(cluster, name) for name in names} == {node}
@@ -93,8 +93,8 @@ async def test_pods_that_waited_before_the_scheduler_came_are_placed(
 async def test_a_gated_pod_is_not_queried(scheduling: OpenScheduling) -> None:
     async with scheduling() as (cluster, extender):
         node = await card_node(cluster, "n")
-        await ask(cluster, "gated", schedulingGates=[{"name": "a.dev/wait"}])
-        await ask(cluster, "free")
+        await create_pod(cluster, "gated", schedulingGates=[{"name": "a.dev/wait"}])
+        await create_pod(cluster, "free")
         await placed(cluster, "free")
         asked = [
             body["Pod"]["metadata"]["name"] for verb, body in extender.calls if verb == "filter"

@@ -11,11 +11,11 @@ from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
 from tessera_schema.grants import encode_grant
 from tessera_schema.quotas import Limit
-from tests.core.api_world import World
 from tests.core.reference import DIMENSIONS, Amounts, ObservedPod, overfull, sums
+from tests.core.simulated_api import SimulatedApi
 
 
-def reckon(world: World) -> None:
+def reckon(world: SimulatedApi) -> None:
     """Held memory, cores, slots and cards held alone, by card and in quotas, are the sums of the
     grants that the API server shows, with those that are promised and not seen there yet. What the
     ledger may not have seen yet (init containers that are over) counts either way. No card is
@@ -50,7 +50,7 @@ def counts(charge: Charge) -> dict[str, int]:
     return dict(zip(DIMENSIONS, amounts, strict=True))
 
 
-def _living(world: World) -> dict[str, ObservedPod]:
+def _living(world: SimulatedApi) -> dict[str, ObservedPod]:
     """Pods that hold a grant, as the API server shows them."""
     return {
         uid: ObservedPod(stored.grant, msgspec.json.encode(stored.pod).decode())
@@ -59,7 +59,7 @@ def _living(world: World) -> dict[str, ObservedPod]:
     }
 
 
-def _has(world: World) -> dict[tuple[str, str, int], Amounts]:
+def _has(world: SimulatedApi) -> dict[tuple[str, str, int], Amounts]:
     return {
         place: {
             "memory": card.memory_bytes, "cores": round(card.cores_percent * 1000),

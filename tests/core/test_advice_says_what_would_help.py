@@ -64,7 +64,7 @@ def a_ledger(*nodes: tuple[str, Sequence[Card]]) -> Ledger:
     return ledger
 
 
-def asked(ledger: Ledger, pod: PodRequest, unit: PodMemoryUnit = GPUMEM) -> Advice:
+def advice_on(ledger: Ledger, pod: PodRequest, unit: PodMemoryUnit = GPUMEM) -> Advice:
     return advise(ledger.fleet, ledger.on, pod, ledger.allowance(pod.namespace), unit=unit)
 
 
@@ -72,7 +72,7 @@ def test_less_or_the_end_of_another_pod() -> None:
     ledger = a_ledger(("a100-1", [card(0)]), ("a100-2", [card(0)]))
     hold(ledger, "team-b/infer-3", "a100-1", 0, 40000)
     hold(ledger, "team-b/train", "a100-2", 0, 60000)
-    advice = asked(ledger, a_request(of_memory(50000)))
+    advice = advice_on(ledger, a_request(of_memory(50000)))
     assert advice.barrier is Barrier.HELD
     assert advice.largest_free is not None
     assert (advice.largest_free.node, advice.largest_free.memory_bytes) == ("a100-1", 41920 * MIB)
@@ -87,7 +87,7 @@ def test_less_or_the_end_of_another_pod() -> None:
 
 def test_no_card_is_that_large() -> None:
     ledger = a_ledger(("n", [replace(card(0, 24576), model="T4")]), ("m", [card(0, 16384)]))
-    advice = asked(ledger, a_request(of_memory(40000)))
+    advice = advice_on(ledger, a_request(of_memory(40000)))
     assert advice.barrier is Barrier.TOO_LARGE
     assert advice.sentence() == (
         "no card of this cluster is that large (largest: 24576 MiB, T4): ask for at most "
@@ -98,12 +98,12 @@ def test_no_card_is_that_large() -> None:
 def test_several_cards_are_of_one_node() -> None:
     ledger = a_ledger(("n", [card(0), card(1)]), ("m", [card(0)]))
     hold(ledger, "b/x", "n", 1, 61440)
-    advice = asked(ledger, a_request(of_memory(30000, count=2)))
+    advice = advice_on(ledger, a_request(of_memory(30000, count=2)))
     assert advice.sentence() == (
         "the largest free parts of 2 cards of one node are 20 GiB on n: ask for at most "
         "nvidia.com/gpumem: 20480, or wait for b/x"
     )
-    advice = asked(ledger, a_request(of_memory(30000, count=3)))
+    advice = advice_on(ledger, a_request(of_memory(30000, count=3)))
     assert advice.sentence() == "no node has 3 cards that would do (most: 2): ask for at most 2"
 
 
@@ -112,9 +112,9 @@ def test_whole_cards_are_waited_for() -> None:
     for index, name in enumerate(("b/x", "b/y")):
         hold(ledger, name, "n", index, 100)
     hold(ledger, "b/z", "n", 0, 100)
-    advice = asked(ledger, a_request(of_memory(100, whole=True)))
+    advice = advice_on(ledger, a_request(of_memory(100, whole=True)))
     assert advice.sentence() == "no card is idle: wait for b/y"
-    advice = asked(ledger, a_request(of_memory(100, whole=True, count=2)))
+    advice = advice_on(ledger, a_request(of_memory(100, whole=True, count=2)))
     assert set(advice.sentence().partition(": wait for ")[2].split(" and ")) == {
         "b/x", "b/y", "b/z"
     }  # fmt: skip
@@ -123,7 +123,7 @@ def test_whole_cards_are_waited_for() -> None:
 def test_cores_are_what_is_missing() -> None:
     ledger = a_ledger(("n", [card(0)]))
     hold(ledger, "b/x", "n", 0, 100, cores=66.7)
-    advice = asked(ledger, a_request(of_memory(100, cores=50)))
+    advice = advice_on(ledger, a_request(of_memory(100, cores=50)))
     assert advice.sentence() == (
         "the largest free part is 33.3 % of cores on n: ask for at most 33.3 % of cores, or wait "
         "for b/x"
@@ -134,28 +134,30 @@ def test_many_holders_are_not_listed() -> None:
     ledger = a_ledger(("n", [card(0)]))
     for number in range(10):
         hold(ledger, f"b/x{number}", "n", 0, 1)
-    sentence = asked(ledger, a_request(of_memory(100, whole=True))).sentence()
+    sentence = advice_on(ledger, a_request(of_memory(100, whole=True))).sentence()
     assert sentence == "no card is idle: wait for other pods to end"
-    sentence = asked(ledger, a_request(of_memory(100))).sentence()
+    sentence = advice_on(ledger, a_request(of_memory(100))).sentence()
     assert sentence == "no card has anything free: wait for b/x0"
 
 
 def test_cards_that_nobody_may_use_are_not_offered() -> None:
     ledger = a_ledger(("n", [replace(card(0), healthy=False)]), ("m", [card(0, 4096)]))
     hold(ledger, "b/x", "m", 0, 4000)
-    assert asked(ledger, a_request(of_memory(5000))).barrier is Barrier.TOO_LARGE
+    assert advice_on(ledger, a_request(of_memory(5000))).barrier is Barrier.TOO_LARGE
     ill = a_ledger(("n", [replace(card(0), healthy=False)]))
-    advice = asked(ill, a_request(of_memory(5000)))
+    advice = advice_on(ill, a_request(of_memory(5000)))
     assert advice.sentence() == (
         "no nvidia card of this cluster would do: CardNotHealth; there are A100"
     )
-    assert asked(Ledger(), a_request(of_memory(1))).sentence() == "no node publishes nvidia cards"
+    assert (
+        advice_on(Ledger(), a_request(of_memory(1))).sentence() == "no node publishes nvidia cards"
+    )
 
 
 def test_models_that_are_not_there_are_set_against_those_that_are() -> None:
     ledger = a_ledger(("n", [card(0)]))
     request = replace(of_memory(1), models=("H100",))
-    assert asked(ledger, a_request(request)).sentence() == (
+    assert advice_on(ledger, a_request(request)).sentence() == (
         "no nvidia card of this cluster would do: CardTypeMismatch; there are A100"
     )
 
@@ -163,16 +165,16 @@ def test_models_that_are_not_there_are_set_against_those_that_are() -> None:
 def test_a_quota_is_said_as_it_is() -> None:
     ledger = a_ledger(("n", [card(0)]))
     ledger.set_limits([Limit(namespace="team-a", source="ResourceQuota q", memory_bytes=MIB)])
-    advice = asked(ledger, a_request(of_memory(5)))
+    advice = advice_on(ledger, a_request(of_memory(5)))
     assert advice.barrier is Barrier.QUOTA
     assert advice.sentence().startswith("ResourceQuota q allows 1 MiB of memory")
 
 
 def test_containers_that_fit_one_by_one() -> None:
     ledger = a_ledger(("n", [card(0, 1000)]))
-    advice = asked(ledger, a_request(of_memory(600), of_memory(600)))
+    advice = advice_on(ledger, a_request(of_memory(600), of_memory(600)))
     assert advice.barrier is Barrier.TOGETHER
-    assert asked(ledger, a_request(of_memory(600))).sentence() == ""
+    assert advice_on(ledger, a_request(of_memory(600))).sentence() == ""
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def test_what_it_says_is_so(
     for number, (node, index, size, part) in enumerate(taken):
         hold(ledger, f"b/x{number}", f"n{node}", index, size * 1024, cores=part)
     request = as_written = of_memory(gib * 1024, count=count, cores=cores, whole=whole)
-    advice = asked(ledger, a_request(request))
+    advice = advice_on(ledger, a_request(request))
     free = ledger.allowance("team-a")
     fits = isinstance(Placer(ledger.fleet).place(a_request(request), free), Placement)
     assert (advice.barrier is Barrier.NONE) == fits

@@ -170,7 +170,7 @@ class Extender:
         cards = [a_card(f"{node}-{i}", i, mib=mib) for i, mib in enumerate(free_mib)]
         self.ledger.put_node(node, cards)
 
-    def ask(self, gib: list[int]) -> ExtenderFilterResult:
+    def send(self, gib: list[int]) -> ExtenderFilterResult:
         containers = [
             {"name": f"c{i}", "resources": {"limits": {"acme.com/gib": str(each)}}}
             for i, each in enumerate(gib)
@@ -189,7 +189,7 @@ def test_the_only_node_that_can_take_it_is_found_in_the_end() -> None:
     extender = Extender(200)
     extender.put("n150", free_mib=[8192, 10240])
     extender.put("n199", free_mib=[8192, 8192])
-    answers = [extender.ask([5, 5, 5]) for _ in range(1)]
+    answers = [extender.send([5, 5, 5]) for _ in range(1)]
     record = extender.decisions.record("p", extender.ledger.fleet)
     assert record is not None
     words = Counter(answers[0].failed_and_unresolvable_nodes.values())
@@ -201,19 +201,19 @@ def test_the_only_node_that_can_take_it_is_found_in_the_end() -> None:
     )
     assert {r.reason.wire for r in record.reasons if r.node == "n150"} == {"NodeNotTried"}
     while not answers[-1].node_names:
-        answers.append(extender.ask([5, 5, 5]))
+        answers.append(extender.send([5, 5, 5]))
         assert len(answers) < 20
     assert answers[-1].node_names == ("n150",)
 
 
 def test_all_that_wait_for_a_place_are_said_why_once_all_nodes_were_tried() -> None:
     extender = Extender(5)
-    answer = extender.ask([5, 5, 5])
+    answer = extender.send([5, 5, 5])
     assert set(answer.failed_and_unresolvable_nodes.values()) == {
         "AllocatedCardsInsufficientRequest"
     }
     with Counting(NodeFit.take) as counted:
-        assert extender.ask([5, 5, 5]) == answer
+        assert extender.send([5, 5, 5]) == answer
     assert not counted.calls, "the answer is remembered while the books do not change"
 
 

@@ -61,7 +61,7 @@ def test_no_dialect_reads_what_is_left_out(dialect: str, limits: dict[str, Any])
     assert admissions.size[0] == 1
 
 
-def asks(gib: int = 3, **metadata: Any) -> Pod:
+def needs(gib: int = 3, **metadata: Any) -> Pod:
     limits = {"acme.com/gib": gib}
     pod = a_pod(a_container(limits, limits), uid="u")
     return replace(pod, metadata=replace(pod.metadata, **metadata))
@@ -70,11 +70,11 @@ def asks(gib: int = 3, **metadata: Any) -> Pod:
 def test_what_differs_is_examined() -> None:
     admissions = AdmissionCache(REGISTRY)
     pods = [
-        asks(),
-        asks(4),
-        asks(namespace="other"),
-        asks(labels={"tier": "gold"}),
-        asks(annotations={"scheduling.x-k8s.io/pod-group": "gang"}),
+        needs(),
+        needs(4),
+        needs(namespace="other"),
+        needs(labels={"tier": "gold"}),
+        needs(annotations={"scheduling.x-k8s.io/pod-group": "gang"}),
         a_pod(a_container({}, {})),
     ]
     for pod in pods * 2:
@@ -84,10 +84,10 @@ def test_what_differs_is_examined() -> None:
 
 def test_what_would_defeat_isolation_is_searched_each_time() -> None:
     admissions = AdmissionCache(REGISTRY)
-    assert isinstance(admissions.admit(asks()), AdmittedPod)
+    assert isinstance(admissions.admit(needs()), AdmittedPod)
     wrong = [
-        mounting(asks(), "sockets", "/run/containerd"),
-        replace(asks(), spec=replace(asks().spec, node_name="n1")),
+        mounting(needs(), "sockets", "/run/containerd"),
+        replace(needs(), spec=replace(needs().spec, node_name="n1")),
     ]
     for pod in wrong:
         assert isinstance(admissions.admit(pod), Rejected)
@@ -96,11 +96,11 @@ def test_what_would_defeat_isolation_is_searched_each_time() -> None:
 
 def test_refusals_and_stripped_keys_are_each_pods_own() -> None:
     admissions = AdmissionCache(REGISTRY)
-    own = asks(annotations={"tessera.dev/grant": "{}"})
+    own = needs(annotations={"tessera.dev/grant": "{}"})
     reported = admissions.admit(own)
     assert isinstance(reported, AdmittedPod)
     assert "tessera.dev/grant" in reported.warnings[0]
-    assert isinstance(admissions.admit(asks(-1)), Rejected)
+    assert isinstance(admissions.admit(needs(-1)), Rejected)
     assert admissions.size == (0, 0)
 
 
@@ -108,7 +108,7 @@ def test_what_is_remembered_is_bounded() -> None:
     admissions = AdmissionCache(REGISTRY)
     size = MOST_SHAPE // 2
     for i in range(MOST_SHAPES // size + 50):
-        admissions.admit(asks(labels={"n": f"{i:0{size}}"}))
+        admissions.admit(needs(labels={"n": f"{i:0{size}}"}))
     count, kept = admissions.size
     assert MOST_SHAPES - MOST_SHAPE <= kept <= MOST_SHAPES
     assert count <= MOST_SHAPES // size
@@ -129,7 +129,7 @@ def test_large_pods_are_not_cached() -> None:
 
 
 def test_many_small_different_pods_take_bounded_memory() -> None:
-    """The worst shape for its size: containers of a few letters, each of which asks."""
+    """The worst shape for its size: containers of a few letters, each of which needs a card."""
     admissions = AdmissionCache(REGISTRY)
     limits = {"acme.com/gib": 1}
     each = tuple(a_container(limits, limits, name=f"c{i}") for i in range(60))

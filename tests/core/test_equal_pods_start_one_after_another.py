@@ -80,21 +80,21 @@ def test_only_what_a_plugin_registers_is_requested() -> None:
     assert READING.requests(a_pod(a_container({"nvidia.com/gpu": "many"}))) == frozenset()
 
 
-def shown(phase: str, **status: Any) -> StartingPod | None:
+def start(phase: str, **status: Any) -> StartingPod | None:
     return READING.starting_pod(replace(asking("a", 1), status=PodStatus(phase=phase, **status)))
 
 
 def test_a_bound_pod_is_admitted_when_kubelet_reports_it() -> None:
     asks = frozenset({(NAME, 1)})
-    assert shown("Pending") == StartingPod(asks=asks)
-    assert shown("Pending", start_time="2026-01-01T00:00:00Z") == StartingPod(
+    assert start("Pending") == StartingPod(asks=asks)
+    assert start("Pending", start_time="2026-01-01T00:00:00Z") == StartingPod(
         asks=asks, admitted=True
     )
 
 
 @pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed", "Unknown"])
 def test_it_has_started_when_it_is_not_pending(phase: str) -> None:
-    assert shown(phase) is None
+    assert start(phase) is None
 
 
 @pytest.mark.parametrize("which", ["init_container_statuses", "container_statuses"])
@@ -104,8 +104,8 @@ def test_it_has_started_when_one_of_its_containers_has(which: str) -> None:
         ContainerState(running=ContainerStateRunning()),
         ContainerState(terminated=ContainerStateTerminated()),
     ):
-        assert shown("Pending", **{which: (waits, ContainerStatus(name="c0", state=state))}) is None
-    assert shown("Pending", **{which: (waits,)}) is not None
+        assert start("Pending", **{which: (waits, ContainerStatus(name="c0", state=state))}) is None
+    assert start("Pending", **{which: (waits,)}) is not None
 
 
 def test_it_has_its_cards_when_the_plugin_says_so() -> None:
@@ -297,7 +297,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.ledger.held.pop(uid, None)
 
     @rule(uid=uids, node=nodes, admitted=st.booleans())
-    def seen(self, uid: str, node: str, admitted: bool) -> None:  # noqa: FBT001  (drawn)
+    def observe(self, uid: str, node: str, admitted: bool) -> None:  # noqa: FBT001  (drawn)
         self.ledger.held.pop(uid, None)
         self.bound[uid] = node, admitted
         self.ledger.see(PODS[uid], node, admitted=admitted)

@@ -43,7 +43,7 @@ class Scheduler:
         card = a_card(f"{node}-0", vendor="acme", healthy=healthy, slots=slots)
         self.ledger.put_node(node, [card])
 
-    def ask(self, name: str, gib: int = 4, **resources: object) -> ExtenderFilterResult:
+    def attempt(self, name: str, gib: int = 4, **resources: object) -> ExtenderFilterResult:
         limits = {"acme.com/gib": str(gib), **resources} if gib else {}
         container = {"name": "c", "resources": {"limits": limits, "requests": limits}}
         pod = {
@@ -61,10 +61,10 @@ class Scheduler:
 
 def test_one_node_is_answered_and_its_cards_are_taken() -> None:
     scheduler = Scheduler()
-    assert scheduler.ask("a", 12).node_names == ("n0",)
-    assert scheduler.ask("b", 12).node_names == ("n1",)
+    assert scheduler.attempt("a", 12).node_names == ("n0",)
+    assert scheduler.attempt("b", 12).node_names == ("n1",)
     assert scheduler.decisions.record("c", scheduler.ledger.fleet) is None
-    third = scheduler.ask("c", 12)
+    third = scheduler.attempt("c", 12)
     assert third.node_names == ()
     assert third.failed_nodes == {}  # nobody is to look for victims there
     assert third.failed_and_unresolvable_nodes == dict.fromkeys(
@@ -79,51 +79,51 @@ def test_one_node_is_answered_and_its_cards_are_taken() -> None:
 
 def test_a_pod_queried_again_keeps_its_node() -> None:
     scheduler = Scheduler()
-    first = scheduler.ask("a")
-    assert scheduler.ask("a") == first
+    first = scheduler.attempt("a")
+    assert scheduler.attempt("a") == first
     assert len(list(scheduler.ledger.entries())) == 1
     scheduler.ledger.binding_sent("a")
-    assert scheduler.ask("a") == first
+    assert scheduler.attempt("a") == first
 
 
 @pytest.mark.parametrize("what", ["gone", "sick", "not offered"])
 def test_a_reservation_that_is_no_use_is_made_again(what: str) -> None:
     scheduler = Scheduler()
-    assert scheduler.ask("a").node_names == ("n0",)
+    assert scheduler.attempt("a").node_names == ("n0",)
     if what == "gone":
         scheduler.ledger.remove_node("n0")
     elif what == "sick":
         scheduler.put("n0", healthy=False)
     else:
         scheduler.names = ["n1"]
-    assert scheduler.ask("a").node_names == ("n1",)
+    assert scheduler.attempt("a").node_names == ("n1",)
 
 
 def test_a_waiting_pod_is_tried_again_when_its_quota_was_raised() -> None:
     scheduler = Scheduler()
     scheduler.ledger.set_limits([Limit(namespace="team", source="q", memory_bytes=1 << 30)])
-    assert scheduler.ask("a").failed_and_unresolvable_nodes == dict.fromkeys(
+    assert scheduler.attempt("a").failed_and_unresolvable_nodes == dict.fromkeys(
         ["n0", "n1"], "ResourceQuotaNotFit"
     )
     reported = ["q allows 1024 MiB of memory, 0 are used and 4096 asked"]
     assert scheduler.why("a") == reported
-    assert scheduler.ask("a").node_names == ()
+    assert scheduler.attempt("a").node_names == ()
     assert scheduler.why("a") == reported
     record = scheduler.decisions.record("a", scheduler.ledger.fleet)
     assert record is not None
     assert (record.message, record.attempts) == (reported[0], 2)
     scheduler.ledger.set_limits([])
-    assert scheduler.ask("a").node_names == ("n0",)
+    assert scheduler.attempt("a").node_names == ("n0",)
 
 
 def test_the_reason_is_that_of_the_ledger_it_was_decided_by() -> None:
     scheduler = Scheduler(1)
-    scheduler.ask("a", 12)
-    scheduler.ask("b", 12)
+    scheduler.attempt("a", 12)
+    scheduler.attempt("b", 12)
     before = scheduler.why("b")
     scheduler.ledger.forget("a")
     assert scheduler.why("b") == before
-    assert scheduler.ask("b", 12).node_names == ("n0",)
+    assert scheduler.attempt("b", 12).node_names == ("n0",)
     assert scheduler.why("b") == []
     decision = scheduler.decisions.get("b")
     assert decision is not None
@@ -133,27 +133,27 @@ def test_the_reason_is_that_of_the_ledger_it_was_decided_by() -> None:
 def test_nodes_that_it_does_not_know_are_reported() -> None:
     scheduler = Scheduler(0)
     scheduler.names = ["x"]
-    assert scheduler.ask("a").failed_and_unresolvable_nodes == {"x": "NodeUnregistered"}
+    assert scheduler.attempt("a").failed_and_unresolvable_nodes == {"x": "NodeUnregistered"}
     scheduler.ledger.put_node("x", [])
-    assert scheduler.ask("a").failed_and_unresolvable_nodes == {"x": "NodeHasNoCards"}
+    assert scheduler.attempt("a").failed_and_unresolvable_nodes == {"x": "NodeHasNoCards"}
     scheduler.ledger.fleet.missing["x"] = frozenset({"acme"})
     scheduler.ledger.put_node("x", [])
-    assert scheduler.ask("a").failed_and_unresolvable_nodes == {"x": "NodeUnregistered"}
+    assert scheduler.attempt("a").failed_and_unresolvable_nodes == {"x": "NodeUnregistered"}
 
 
 def test_a_closed_node_is_reported_as_such() -> None:
     scheduler = Scheduler(1)
     scheduler.ledger.block_node("n0", "newer", 0)
-    assert scheduler.ask("a").failed_and_unresolvable_nodes == {"n0": "NodeBlocked"}
+    assert scheduler.attempt("a").failed_and_unresolvable_nodes == {"n0": "NodeBlocked"}
 
 
 def test_pods_that_request_nothing_pass() -> None:
-    assert Scheduler().ask("a", 0).node_names == ("n0", "n1")
+    assert Scheduler().attempt("a", 0).node_names == ("n0", "n1")
 
 
 def test_a_pod_that_is_refused_says_why_afterwards() -> None:
     scheduler = Scheduler()
-    answer = scheduler.ask("a", 4, **{"acme.com/cores": "101"})
+    answer = scheduler.attempt("a", 4, **{"acme.com/cores": "101"})
     assert answer.failed_and_unresolvable_nodes == dict.fromkeys(["n0", "n1"], "InvalidRequest")
     assert "write at most 100" in scheduler.why("a")[0]
 
@@ -175,11 +175,11 @@ def test_a_body_that_lacks_something_is_reported(body: object, said: str) -> Non
 def test_only_nodes_that_are_offered_count(nodes: tuple[str, ...]) -> None:
     scheduler = Scheduler(3)
     scheduler.names = ["n2", "n1", "n0"]
-    assert [scheduler.ask(name, 16).node_names for name in "abc"] == [("n0",), ("n1",), ("n2",)]
+    assert [scheduler.attempt(name, 16).node_names for name in "abc"] == [("n0",), ("n1",), ("n2",)]
     for name in "abc":
         scheduler.ledger.forget(name)
     scheduler.names = list(nodes)
-    assert [scheduler.ask(name, 16).node_names for name in "def"] == [
+    assert [scheduler.attempt(name, 16).node_names for name in "def"] == [
         *((node,) for node in sorted(set(nodes))), *[()] * (3 - len(set(nodes)))
     ]  # fmt: skip
 
@@ -187,7 +187,7 @@ def test_only_nodes_that_are_offered_count(nodes: tuple[str, ...]) -> None:
 def test_nodes_in_another_order_are_the_same_nodes() -> None:
     """kube-scheduler looks at nodes in several threads, and names them as they are done."""
     scheduler = Scheduler(3)
-    scheduler.ask("full", 16)
+    scheduler.attempt("full", 16)
     answers = []
     for names in (["n0", "n1"], ["n1", "n0"], ["n0"]):
         limits = {"acme.com/gib": "17"}
@@ -201,9 +201,9 @@ def test_nodes_in_another_order_are_the_same_nodes() -> None:
 
 def test_waiting_answers_are_bounded() -> None:
     scheduler = Scheduler(1)
-    scheduler.ask("full", 16)
+    scheduler.attempt("full", 16)
     for gib in range(1, MAX_ANSWERS + 20):
-        assert scheduler.ask(f"p{gib}", gib).node_names == ()
+        assert scheduler.attempt(f"p{gib}", gib).node_names == ()
     assert len(scheduler.filter._waiting) == MAX_ANSWERS
 
 

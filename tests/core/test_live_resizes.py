@@ -39,7 +39,7 @@ def a_grant(*shares: Share, uid: str = "u", revision: int = 0) -> Grant:
     )  # fmt: skip
 
 
-def asked(container: str = "a", card: str = "c0", **amounts: Any) -> Resize:
+def a_resize(container: str = "a", card: str = "c0", **amounts: Any) -> Resize:
     return Resize(changes=(ShareChange(container=container, card=card, **amounts),))
 
 
@@ -52,13 +52,13 @@ def a_ledger(*grants: Grant) -> Ledger:
     return ledger
 
 
-def held(ledger: Ledger) -> tuple[int, float]:
+def charged(ledger: Ledger) -> tuple[int, float]:
     charge = ledger.charges_on("n")["c0"]
     return charge.memory_bytes // MIB, charge.cores_percent
 
 
 def grown(grant: Grant, mib: int) -> Grant:
-    made = resized(grant, asked(memory_bytes=mib * MIB), VENDORS)
+    made = resized(grant, a_resize(memory_bytes=mib * MIB), VENDORS)
     assert isinstance(made, Grant)
     return made
 
@@ -68,7 +68,7 @@ def grown(grant: Grant, mib: int) -> Grant:
 
 def test_only_what_is_requested_changes() -> None:
     grant = a_grant(a_share("a"), a_share("b", position=1))
-    made = resized(grant, asked("b", cores_percent=10), VENDORS)
+    made = resized(grant, a_resize("b", cores_percent=10), VENDORS)
     assert isinstance(made, Grant)
     assert made == replace(
         grant, revision=1, shares=(a_share("a"), a_share("b", cores=10, position=1))
@@ -77,18 +77,18 @@ def test_only_what_is_requested_changes() -> None:
 
 def test_nothing_to_change_is_the_same_grant() -> None:
     grant = a_grant()
-    assert resized(grant, asked(memory_bytes=4000 * MIB), VENDORS) == grant
+    assert resized(grant, a_resize(memory_bytes=4000 * MIB), VENDORS) == grant
 
 
 @pytest.mark.parametrize(
     ("share", "question", "why"),
     [
-        (a_share(), asked("x", memory_bytes=MIB), "container x holds nothing of card c0"),
-        (a_share(), asked(memory_bytes=MIB - 1), r"changes\[0\].memory_bytes: 1048575: write"),
-        (a_share(), asked(memory_bytes=1 << 62), "memory_bytes"),
-        (a_share(), asked(cores_percent=101), "cores_percent: 101: write"),
-        (a_share(exclusive=True), asked(memory_bytes=MIB), "held whole"),
-        (a_share(vendor="iluvatar"), asked(memory_bytes=MIB), "its vendor's own tools"),
+        (a_share(), a_resize("x", memory_bytes=MIB), "container x holds nothing of card c0"),
+        (a_share(), a_resize(memory_bytes=MIB - 1), r"changes\[0\].memory_bytes: 1048575: write"),
+        (a_share(), a_resize(memory_bytes=1 << 62), "memory_bytes"),
+        (a_share(), a_resize(cores_percent=101), "cores_percent: 101: write"),
+        (a_share(exclusive=True), a_resize(memory_bytes=MIB), "held whole"),
+        (a_share(vendor="iluvatar"), a_resize(memory_bytes=MIB), "its vendor's own tools"),
         (a_share(), Resize(changes=()), "changes: none"),
     ],
 )
@@ -121,9 +121,9 @@ def test_both_amounts_are_taken_until_it_is_known() -> None:
         for done in (True, False):
             ledger = a_ledger(a_grant())
             assert ledger.resize(grown(a_grant(), mib)) is None
-            assert held(ledger) == (between, 40)
+            assert charged(ledger) == (between, 40)
             ledger.resized("u", done=done)
-            assert held(ledger) == (mib if done else 4000, 40)
+            assert charged(ledger) == (mib if done else 4000, 40)
 
 
 def test_what_is_not_free_is_refused_and_nothing_changes() -> None:
@@ -132,12 +132,12 @@ def test_what_is_not_free_is_refused_and_nothing_changes() -> None:
     assert refusal is not None
     assert refusal.reason is Reason.CARD_INSUFFICIENT_MEMORY
     assert "2001 MiB more asked, 2000 MiB free" in refusal.message
-    more_cores = resized(a_grant(), asked(cores_percent=51), VENDORS)
+    more_cores = resized(a_grant(), a_resize(cores_percent=51), VENDORS)
     assert isinstance(more_cores, Grant)
     refusal = ledger.resize(more_cores)
     assert refusal is not None
     assert "11 % of cores more asked, 10 % free" in refusal.message
-    assert held(ledger) == (14_000, 90)
+    assert charged(ledger) == (14_000, 90)
 
 
 def test_init_containers_are_reckoned_as_ever() -> None:
@@ -145,7 +145,7 @@ def test_init_containers_are_reckoned_as_ever() -> None:
     ledger = a_ledger(grant)
     assert ledger.resize(grown(grant, 8000)) is None
     ledger.resized("u", done=True)
-    assert held(ledger)[0] == 9000
+    assert charged(ledger)[0] == 9000
 
 
 def test_a_pod_that_is_not_bound_is_not_resized() -> None:
@@ -158,9 +158,9 @@ def test_a_pod_that_is_not_bound_is_not_resized() -> None:
 def test_the_later_of_two_grants_holds_in_whatever_order_they_are_observed() -> None:
     ledger, later = a_ledger(a_grant()), a_grant(a_share(mib=9000), revision=1)
     assert ledger.observe(ObservedPod(uid="u", grant=later), 1)
-    assert held(ledger) == (9000, 40)
+    assert charged(ledger) == (9000, 40)
     assert not ledger.observe(ObservedPod(uid="u", grant=a_grant()), 2)
-    assert held(ledger) == (9000, 40)
+    assert charged(ledger) == (9000, 40)
 
 
 def test_the_end_of_init_containers_changes_no_amount_that_is_not_settled() -> None:
@@ -168,9 +168,9 @@ def test_the_end_of_init_containers_changes_no_amount_that_is_not_settled() -> N
     ledger, later = a_ledger(grant), grown(grant, 8000)
     assert ledger.resize(later) is None
     assert ledger.observe(ObservedPod(uid="u", grant=grant, init_over=True), 1)
-    assert held(ledger)[0] == 9000
+    assert charged(ledger)[0] == 9000
     ledger.resized("u", done=True)
-    assert held(ledger)[0] == 8000
+    assert charged(ledger)[0] == 8000
 
 
 steps = st.lists(
@@ -190,7 +190,7 @@ def test_no_order_of_resizes_exceeds_the_card(plays: list[tuple[str, int, bool |
             ledger.resize(grown(entry.grant, mib))
         if done is not None:
             ledger.resized(uid, done=done)
-        assert held(ledger)[0] <= 16_000
+        assert charged(ledger)[0] <= 16_000
         assert ledger.fleet.overgranted() == 0
     for uid in grants:
         ledger.ended(uid)

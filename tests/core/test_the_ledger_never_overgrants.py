@@ -24,8 +24,8 @@ from tessera_core.registry.registry import load
 from tessera_schema.kube import Container, Node, Pod, Quantity
 from tessera_schema.quotas import Limit
 from tessera_testing.builders import a_container, a_node, a_pod
-from tests.core.api_world import World
 from tests.core.reckoning import reckon
+from tests.core.simulated_api import SimulatedApi
 
 STEPS = 10_000
 IN_A_RUN = 100
@@ -140,7 +140,7 @@ class LedgerUnderTest(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(REGISTRY, NODES)
+        self.world = SimulatedApi(REGISTRY, NODES)
         self.world.start()
         self.since_list = 0
 
@@ -314,7 +314,7 @@ class LedgerUnderTest(RuleBasedStateMachine):
             if stored.grant is not None and not stored.terminal:
                 entry = self.world.ledger.entry(uid)
                 assert entry is not None
-                assert entry.grant.node == stored.seen().grant.node  # type: ignore[union-attr]
+                assert entry.grant.node == stored.observed().grant.node  # type: ignore[union-attr]
 
     @invariant()
     def the_columns_are_the_sum_of_the_pages(self) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.kept import held_open, or_skip
 from tests.contract.real import programs
+from tests.contract.session_fixtures import open_for_session, or_skip
 from tests.deploy.installed import Installed, installed_on
 from tests.deploy.manifests import kubectl
 
@@ -19,5 +19,5 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     kubectl()
     with or_skip():
         programs()
-    with held_open(installed_on(tmp_path_factory.mktemp("installed"))) as made:
+    with open_for_session(installed_on(tmp_path_factory.mktemp("installed"))) as made:
         yield made

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from msgspec import Struct
 
-from tests.contract.kept import CI
+from tests.contract.session_fixtures import CI
 
 Json = dict[str, Any]
 

@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 
 from tests.contract.client import Client, Json, open_client
-from tests.contract.kept import or_skip
 from tests.contract.real import ControlPlane, programs, real_control_plane
+from tests.contract.session_fixtures import or_skip
 from tests.deploy.installed import NAMESPACE, apply
 from tests.deploy.manifests import kubectl
 

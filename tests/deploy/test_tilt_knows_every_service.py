@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.contract.kept import CI
+from tests.contract.session_fixtures import CI
 from tests.deploy.manifests import REGISTRY, ROOT, named, overlay
 
 TILTFILE = ROOT / "tilt/Tiltfile"

@@ -1,8 +1,8 @@
 """Whether an installation is as it should be, whatever has happened to it.
 
 `at_once` says what must be true at every moment: no card is granted, or really given, beyond what
-it has, and no container that ran has been started anew. `in_the_end` waits until everybody agrees
-on everything: the API server, the scheduler's books, the agent, and the containers themselves; and
+it has, and no container that ran has been started again. `in_the_end` waits until everybody agrees
+on everything: the API server, the scheduler's ledger, the agent, and the containers themselves; and
 until no pod waits for which there is room. What it reads is what others wrote: grants, bundles,
 limits files, kubelet's list. The sums are its own.
 """
@@ -18,18 +18,18 @@ import aiohttp
 
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
-from tests.cluster.books import grant_of, nothing_is_overgranted
+from tests.cluster.bound_grants import grant_of, nothing_is_overgranted
 from tests.contract.client import Json
 from tests.e2e import pods
 from tests.e2e.cluster import AGENT_METRICS, HOME, PATIENCE_S, Cluster
 from tests.e2e.containers import Containers, Running
 from tests.e2e.node import NODE
+from tests.e2e.observation import LOOK_S, Observation, observe, phase, scrape
 from tests.e2e.podresources import KubeletSilent, known_to_kubelet
-from tests.e2e.seen import LOOK_S, Seen, look, phase, scrape
 from tests.node.island import Gone
 
 WANTS = "e2e/mib"
-"""Label of pods that ask for this much memory of one card: whether there is room can be told."""
+"""Label of pods that ask for this much memory of one card: whether there is room is then known."""
 EXEMPT = frozenset({"kube-system", HOME})
 MUST_BE_ZERO = (
     "tessera_scheduler_overgranted_cards", "tessera_scheduler_audit_cards_differing",
@@ -47,13 +47,13 @@ class Checker:
         self.containers = Containers(cluster.node.island)
         self._lives: dict[str, list[tuple[str, int]]] = {}
         self.unlimited: set[str] = set()
-        """Uids of pods that started unlimited while their agent was being killed, and were told."""
+        """Uids of pods that started unlimited while their agent was killed, and were reported."""
 
     # -- at every moment
 
     async def at_once(self) -> None:
         """What must be true now; waits while the API server does not answer."""
-        seen = await self.seen()
+        seen = await self.observe()
         nothing_is_overgranted(seen.granted, {NODE: seen.cards})
         self._nobody_was_disturbed(seen)
         await asyncio.to_thread(self._no_card_is_overfull, seen.cards)
@@ -62,7 +62,7 @@ class Checker:
         """What happens next may end containers."""
         self._lives.clear()
 
-    def _nobody_was_disturbed(self, seen: Seen) -> None:
+    def _nobody_was_disturbed(self, seen: Observation) -> None:
         there = {
             pod["metadata"]["uid"]: pod for pod in seen.granted
             if "deletionTimestamp" not in pod["metadata"]
@@ -74,8 +74,8 @@ class Checker:
             if not statuses or not all("running" in s["state"] for s in statuses):
                 assert uid not in self._lives, (pod["metadata"]["name"], pod["status"])
                 continue
-            before = self._lives.setdefault(uid, pods.lives(pod))
-            assert pods.lives(pod) == before, (pod["metadata"]["name"], before)
+            before = self._lives.setdefault(uid, pods.starts(pod))
+            assert pods.starts(pod) == before, (pod["metadata"]["name"], before)
 
     def _no_card_is_overfull(self, cards: Mapping[str, Card]) -> None:
         """By what living containers are limited to. Those that end while others are looked at are
@@ -87,20 +87,20 @@ class Checker:
                 held[card.uuid].append((one, card.memory_bytes))
         for card_id, shares in held.items():
             if sum(size for _, size in shares) > cards[card_id].memory_bytes:
-                left = [(one.pod, size) for one, size in shares if self.containers.lives(one)]
+                left = [(one.pod, size) for one, size in shares if self.containers.is_running(one)]
                 total = sum(size for _, size in left)
                 assert total <= cards[card_id].memory_bytes, (card_id, left)
 
     # -- sooner or later
 
-    async def rest(self) -> Seen:
+    async def rest(self) -> Observation:
         """Wait until the scheduler has nobody left to place, as long as nobody comes or goes."""
 
-        async def rests() -> Seen | None:
-            seen = await self.seen()
+        async def rests() -> Observation | None:
+            seen = await self.observe()
             return None if _somebody_could_be_placed(seen) else seen
 
-        found: Seen = await self._cluster.until(rests, "nobody waits for whom there is room")
+        found: Observation = await self._cluster.until(rests, "nobody waits for whom there is room")
         return found
 
     async def in_the_end(self, what: str) -> None:
@@ -112,7 +112,7 @@ class Checker:
                 while wrong:
                     await asyncio.sleep(LOOK_S)
                     try:
-                        wrong = await self._differences(await self.seen())
+                        wrong = await self._differences(await self.observe())
                     except (aiohttp.ClientError, Gone, KubeletSilent, TimeoutError) as e:
                         wrong = [f"somebody does not answer: {e!r}"]
                     last = "; ".join(wrong) or last
@@ -124,14 +124,14 @@ class Checker:
         why = f" (last: {last[:300]})" if last else ""
         print(f"{what}: all is as it should be {took:.1f} s later{why}")  # noqa: T201  (a figure)
 
-    async def _differences(self, seen: Seen) -> list[str]:
+    async def _differences(self, seen: Observation) -> list[str]:
         running = await asyncio.to_thread(self.containers.running)
         await self._remedied(seen, running)
         wrong = [*_unwell(seen), *self._unlike_their_grants(seen, running)]
         wrong += _somebody_could_be_placed(seen)
         if wrong:
             return wrong  # the others follow
-        wrong += await self._of_the_books(seen)
+        wrong += await self._of_the_ledger(seen)
         wrong += await self._of_the_agent(seen)
         wrong += await asyncio.to_thread(self._of_kubelet, seen)
         left = await asyncio.to_thread(self.containers.pods_with_files) - _uids(seen.granted)
@@ -140,12 +140,12 @@ class Checker:
             if not await self._cluster.node.remembers(uid)
         ]  # fmt: skip
 
-    async def _remedied(self, seen: Seen, running: Sequence[Running]) -> None:
-        """Delete pods that the agent says have started without it, as is told to do: the runtime
+    async def _remedied(self, seen: Observation, running: Sequence[Running]) -> None:
+        """Delete pods that the agent says have started without it, as the event says: the runtime
         takes no answer of an agent which dies while it is asked for one."""
         query = {"fieldSelector": f"reason={UNLIMITED}"}
-        told = (await self._cluster.admin.get("/api/v1/events", **query)).done["items"]
-        uids = {event["involvedObject"]["uid"] for event in told} - self.unlimited
+        reported = (await self._cluster.admin.get("/api/v1/events", **query)).done["items"]
+        uids = {event["involvedObject"]["uid"] for event in reported} - self.unlimited
         for one in running:
             if one.uid in uids & _uids(seen.granted):
                 assert self.containers.limits(one) is None, (
@@ -155,7 +155,7 @@ class Checker:
                 path = f"/api/v1/namespaces/{one.namespace}/pods/{one.pod}"
                 await self._cluster.admin.delete(path, gracePeriodSeconds="0")
 
-    def _unlike_their_grants(self, seen: Seen, running: Sequence[Running]) -> Iterator[str]:
+    def _unlike_their_grants(self, seen: Observation, running: Sequence[Running]) -> Iterator[str]:
         by_key = {(one.uid, one.name): one for one in running}
         for pod in seen.granted:
             grant = grant_of(pod)
@@ -173,30 +173,31 @@ class Checker:
 
     def _unlike(self, one: Running, shares: Sequence[Share]) -> Iterator[str]:
         limits = self.containers.limits(one)
-        told = {card.uuid: card.memory_bytes for card in limits.cards} if limits else {}
+        limited = {card.uuid: card.memory_bytes for card in limits.cards} if limits else {}
         granted = {share.card: share.memory_bytes for share in shares}
-        if one.cards != frozenset(granted) or told != granted:
-            yield f"{one.pod}/{one.name}: granted {granted}, sees {sorted(one.cards)}, told {told}"
+        if one.cards != frozenset(granted) or limited != granted:
+            sees = sorted(one.cards)
+            yield f"{one.pod}/{one.name}: granted {granted}, sees {sees}, limited {limited}"
 
-    async def _of_the_books(self, seen: Seen) -> list[str]:
+    async def _of_the_ledger(self, seen: Observation) -> list[str]:
         """Those of every replica, by what each shows of itself."""
         granted = _rows(seen.granted)
         wrong = []
-        for pod in seen.of_ours("scheduler"):
+        for pod in seen.of_service("scheduler"):
             name, at = pod["metadata"]["name"], f"http://{pod['status'].get('podIP')}:8080"
-            books = Counter(
+            ledger = Counter(
                 (of["namespace"], of["pod"], of["device_uuid"], int(value))
                 for of, value in await scrape(f"{at}/hami/metrics?standby=true", BOOKED)
             )
-            if books != granted:
-                wrong.append(f"{name}: only it has {books - granted}, has not {granted - books}")
+            if ledger != granted:
+                wrong.append(f"{name}: only it has {ledger - granted}, has not {granted - ledger}")
             for metric in MUST_BE_ZERO:
                 values = [value for _, value in await scrape(f"{at}/metrics", metric)]
                 if not values or any(values):
                     wrong.append(f"{name}: {metric}: {values}")
         return wrong
 
-    async def _of_the_agent(self, seen: Seen) -> list[str]:
+    async def _of_the_agent(self, seen: Observation) -> list[str]:
         granted = Counter[tuple[str, str, str]]()
         for pod in seen.granted:
             grant = grant_of(pod)
@@ -211,7 +212,7 @@ class Checker:
             return []
         return [f"only the agent has {held - granted}, it has not {granted - held}"]
 
-    def _of_kubelet(self, seen: Seen) -> list[str]:
+    def _of_kubelet(self, seen: Observation) -> list[str]:
         """It knows the pods that hold something, and gave none of them anything by itself."""
         known = known_to_kubelet(self._cluster.node.island)
         wrong = [f"kubelet gave {pod.name} {pod.devices}" for pod in known if pod.devices]
@@ -222,12 +223,12 @@ class Checker:
         gone = names - {(p["metadata"]["namespace"], p["metadata"]["name"]) for p in seen.pods}
         return [*wrong, *(f"kubelet still has {name}, which is gone" for _, name in sorted(gone))]
 
-    async def seen(self) -> Seen:
+    async def observe(self) -> Observation:
         """Pods and cards, at one moment each; waits for an API server that is away."""
-        return await look(self._cluster)
+        return await observe(self._cluster)
 
 
-def _unwell(seen: Seen) -> list[str]:
+def _unwell(seen: Observation) -> list[str]:
     wrong = []
     for pod in seen.pods:
         statuses = pod["status"].get("containerStatuses", ())
@@ -238,7 +239,7 @@ def _unwell(seen: Seen) -> list[str]:
     return wrong
 
 
-def _somebody_could_be_placed(seen: Seen) -> list[str]:
+def _somebody_could_be_placed(seen: Observation) -> list[str]:
     """Pods that wait although a card has room for them."""
     wants = {
         pod["metadata"]["name"]: int(pod["metadata"].get("labels", {}).get(WANTS, 1 << 30))

@@ -106,11 +106,11 @@ class Cluster:
 
     async def kill(self, program: str) -> None:
         """End a program of the node as a machine that fails would, by its command line; kubelet
-        restarts what is in pods, and whoever supervises the machine kubelet and the runtime."""
-        for ours in (self.node.containerd, self.node.kubelet):
-            if ours.name == program:
-                await ours.stop()
-                await ours.start()
+        restarts what is in pods, and the machine's supervisor kubelet and the runtime."""
+        for daemon in (self.node.containerd, self.node.kubelet):
+            if daemon.name == program:
+                await daemon.stop()
+                await daemon.start()
                 return
         await self.node.island.run("pkill", "-KILL", "-o", "-f", "--", program)
 
@@ -178,12 +178,12 @@ def a_kustomization(folder: Path, text: str, **named: Path) -> Path:
 async def open_cluster(folder: Path, programs: Path) -> AsyncGenerator[Cluster]:
     """A cluster of one node with Tessera applied and ready, until the block ends."""
     images = await asyncio.to_thread(make_images, folder, programs)
-    work = Layer({**trees.tools(), **_program("tessera-work"), **EXPECTED})
+    work = Layer({**trees.shell(), **_program("tessera-work"), **EXPECTED})
     (folder / "plane").mkdir()
     async with (
         open_plane(folder / "plane", programs) as plane,
         plane.client() as admin,
-        open_dns(_look_with(admin)),
+        open_dns(_lookup_with(admin)),
         open_registry(images, Image((work,), WORKING)) as registry,
         open_island(folder) as island,
         open_node(island, plane, registry) as node,
@@ -200,7 +200,7 @@ async def open_cluster(folder: Path, programs: Path) -> AsyncGenerator[Cluster]:
 
 def make_images(folder: Path, programs: Path) -> dict[str, Image]:
     """Those that the manifests name."""
-    base = Layer({**trees.tools(), **trees.python()})
+    base = Layer({**trees.shell(), **trees.python()})
     hook = built("libtessera.so")
     made = {
         f"tessera/{service}": dockerfile.build(service, base, hook, folder / "sources")
@@ -228,8 +228,8 @@ def _program(name: str) -> trees.Tree:
     return {f"/bin/{name}": path, **trees.libraries([path])}
 
 
-def _look_with(admin: Any) -> Any:
-    async def look(namespace: str, service: str, pod: str) -> list[str] | None:
+def _lookup_with(admin: Any) -> Any:
+    async def lookup(namespace: str, service: str, pod: str) -> list[str] | None:
         if pod:
             return await of_pod(namespace, service, pod)
         answer = await admin.get(f"/api/v1/namespaces/{namespace}/services/{service}")
@@ -245,7 +245,7 @@ def _look_with(admin: Any) -> Any:
         ends = [end for one in slices for end in one.get("endpoints") or ()]
         return [a for end in ends if end.get("hostname") == pod for a in end["addresses"]] or None
 
-    return look
+    return lookup
 
 
 async def _registered(cluster: Cluster) -> bool:

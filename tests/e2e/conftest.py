@@ -22,7 +22,7 @@ from tests.e2e import network
 from tests.e2e.checker import Checker
 from tests.e2e.cluster import Cluster, open_cluster
 from tests.e2e.crowd import Crowd
-from tests.e2e.stage import Stage, told
+from tests.e2e.stage import Stage, report
 from tests.node.conftest import node_programs
 
 MORE = ("kubectl", "kube-proxy")
@@ -96,7 +96,7 @@ def set_stage(request: pytest.FixtureRequest) -> SetStage:
 
     async def made(cluster: Cluster, *, long: bool) -> Stage:
         seed = request.config.getoption("--seed", 0) or randrange(1, 1 << 32)  # noqa: S311  (no secret)
-        told(f"seed {seed}")
+        report(f"seed {seed}")
         random = Random(seed)  # noqa: S311  (no secret)
         crowd, checker = Crowd(cluster, random), Checker(cluster)
         await crowd.gather(CROWD)

@@ -1,6 +1,6 @@
-"""What runs on the node, as runc was told to make it: its bundles and the processes themselves.
+"""What runs on the node, as runc made it: its bundles and the processes themselves.
 
-So it can be told while kubelet, the runtime or the API server are away, and nothing that any of
+So it can be read while kubelet, the runtime or the API server are away, and nothing that any of
 them remembers counts.
 """
 
@@ -53,9 +53,9 @@ class Containers:
         """All that have a process now, without sandboxes."""
         tasks = self._island.outside(self._island.own / _TASKS)
         found = (self._read(task) for task in (tasks.iterdir() if tasks.exists() else ()))
-        return [one for one in found if one is not None and self.lives(one)]
+        return [one for one in found if one is not None and self.is_running(one)]
 
-    def lives(self, one: Running) -> bool:
+    def is_running(self, one: Running) -> bool:
         """Whether its process is there, and is its own: numbers are used again."""
         try:
             groups = self._island.outside(f"/proc/{one.pid}/cgroup").read_text()
@@ -65,7 +65,7 @@ class Containers:
         return one.id in groups and state.rpartition(")")[2].split()[0] not in "ZX"
 
     def limits(self, one: Running) -> HookLimits | None:
-        """What its hook is told; None where it has no such file, or one that says nothing."""
+        """What its hook reads; None where it has no such file, or one that says nothing."""
         source = one.mounts.get(PATH)
         if source is None:
             return None

@@ -73,7 +73,7 @@ class Crowd:
                 task.cancel()
 
     async def renew(self) -> None:
-        """As many as before, whoever has gone by itself."""
+        """As many as before, whichever have gone by themselves."""
         size = len(self.names)
         await self.leave()
         await self.gather(size)

@@ -1,4 +1,4 @@
-"""The names of services, and of a service's pods, told as a cluster's DNS tells them: A records.
+"""The names of services, and of a service's pods, answered as by a cluster's DNS: A records.
 Other names do not exist.
 """
 

@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from tests.e2e import news
+from tests.e2e import bus_messages
 from tests.e2e.cluster import HOME
 from tests.e2e.crowd import resting, sooner_or_later
 from tests.e2e.leaving import many_pods_come_and_go_at_once, the_node_leaves_and_comes_back
 from tests.e2e.node import NODE
 from tests.e2e.silence import the_agent_is_gone_for_good
-from tests.e2e.stage import Stage, told
+from tests.e2e.stage import Stage, report
 from tests.e2e.takeover import the_leader_is_paused
 from tests.e2e.upgrading import a_release_follows_another
 
@@ -44,9 +44,9 @@ async def services_are_killed(stage: Stage) -> None:
                 await asyncio.sleep(stage.random.uniform(0, CAUGHT_S))
                 await stage.checker.at_once()
         await stage.checker.in_the_end(f"after {min(first + SETTLE_AFTER, stage.rounds)} rounds")
-    told(f"killed {dict(killed)}; {dead} times one was dead already")
-    told(f"{stage.crowd.turns} pods went, and as many came")
-    told(f"{len(stage.checker.unlimited)} pods started without their agent, and were told")
+    report(f"killed {dict(killed)}; {dead} times one was dead already")
+    report(f"{stage.crowd.turns} pods went, and as many came")
+    report(f"{len(stage.checker.unlimited)} pods started without their agent, and were told")
 
 
 async def kubelet_and_runtime_are_killed(stage: Stage) -> None:
@@ -84,10 +84,10 @@ async def the_bus_is_away(stage: Stage) -> None:
     began = time.monotonic()
     await cluster.all_ready()
     (placed,) = await _placed(stage)
-    await news.heard(cluster, f"tessera.v1.*.allocation.limited.{placed}.granted")
-    await news.heard(cluster, f"$KV.tessera-devices.{NODE}.nvidia")
-    await news.heard(cluster, f"tessera.v1.*.usage.{NODE}")
-    told(f"NATS is back: all that waited was told {time.monotonic() - began:.1f} s later")
+    await bus_messages.received(cluster, f"tessera.v1.*.allocation.limited.{placed}.granted")
+    await bus_messages.received(cluster, f"$KV.tessera-devices.{NODE}.nvidia")
+    await bus_messages.received(cluster, f"tessera.v1.*.usage.{NODE}")
+    report(f"NATS is back: all that waited was told {time.monotonic() - began:.1f} s later")
     await cluster.kubectl("delete", "namespace", "limited", "--wait=true")
     await stage.checker.in_the_end("NATS is back")
 

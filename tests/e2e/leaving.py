@@ -10,8 +10,8 @@ from tests.contract.client import Json
 from tests.e2e.checker import BOOKED, WANTS
 from tests.e2e.cluster import HOME
 from tests.e2e.node import NODE
-from tests.e2e.seen import scrape
-from tests.e2e.stage import Stage, told
+from tests.e2e.observation import scrape
+from tests.e2e.stage import Stage, report
 
 SMALL = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "32"}
 PODS = "/api/v1/namespaces/default/pods"
@@ -30,12 +30,12 @@ async def many_pods_come_and_go_at_once(stage: Stage) -> None:
     await stage.cluster.until(lambda: _run(stage, least), f"{least} of {count} pods run")
     pods = await _many(stage)
     bound = sum("nodeName" in pod["spec"] for pod in pods)
-    told(f"of {len(pods)} pods {bound} are bound and {len(_running(pods))} run: now all go")
+    report(f"of {len(pods)} pods {bound} are bound and {len(_running(pods))} run: now all go")
     await _each(names, lambda name: stage.crowd.delete(name, stage.random.randrange(2)))
     await stage.cluster.until(lambda: _gone(stage), "all are gone")
     began = time.monotonic()
     await stage.cluster.until(lambda: _released(stage), "all is released")
-    told(f"all is released {time.monotonic() - began:.1f} s after the last was gone")
+    report(f"all is released {time.monotonic() - began:.1f} s after the last was gone")
     await stage.checker.in_the_end("many pods came and went")
 
 
@@ -62,7 +62,7 @@ async def _away(stage: Stage, seconds: float) -> None:
         await cluster.until(lambda: _registered(stage), "the node is registered")
         await cluster.kubectl("label", "node", NODE, "nvidia-device-enable=enable")
         await cluster.all_ready()
-        told(f"the node and its cards are back after {time.monotonic() - began:.1f} s")
+        report(f"the node and its cards are back after {time.monotonic() - began:.1f} s")
 
 
 async def _registered(stage: Stage) -> bool:
@@ -103,5 +103,5 @@ async def _released(stage: Stage) -> bool:
         "pods", "-n", HOME, "-l", "app.kubernetes.io/name=tessera-scheduler"
     )
     (address,) = (pod["status"]["podIP"] for pod in listed["items"])
-    books = await scrape(f"http://{address}:8080/hami/metrics?standby=true", BOOKED)
-    return not any(labels["pod"].startswith(MANY) for labels, _ in books)
+    booked = await scrape(f"http://{address}:8080/hami/metrics?standby=true", BOOKED)
+    return not any(labels["pod"].startswith(MANY) for labels, _ in booked)

@@ -1,7 +1,7 @@
 """A network namespace of the tests' own: whatever listens, is routed or translated here is gone
 with it.
 
-The node has an address that pods can reach, pods hang on a bridge, and services get theirs from
+The node has an address that pods can reach, pods hang on a bridge, and services get addresses from
 kube-proxy. `make e2e` makes the namespace, because a process cannot take its threads along.
 """
 

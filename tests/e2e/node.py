@@ -1,4 +1,4 @@
-"""The node: containerd with NRI as our documentation tells to set it, kubelet, simulated cards."""
+"""The node: containerd with NRI set as the documentation says, kubelet, simulated cards."""
 
 from __future__ import annotations
 

@@ -90,8 +90,8 @@ class Plane:
         await asyncio.to_thread(program.start)
         await self.ready()
 
-    def around(self) -> list[Program]:
-        """What runs beside the API server."""
+    def components(self) -> list[Program]:
+        """What runs next to the API server."""
         config = f"--kubeconfig={self.kubeconfig}"
         files = self.folder
         scheduler = {
@@ -128,7 +128,7 @@ async def open_plane(folder: Path, programs: Path) -> AsyncGenerator[Plane]:
             program.start()
             stack.push_async_callback(asyncio.to_thread, program.stop, signal.SIGKILL)
         await plane.ready()
-        for program in plane.around():
+        for program in plane.components():
             program.start()
             stack.push_async_callback(asyncio.to_thread, program.stop, signal.SIGKILL)
             stack.callback(program.check)

@@ -72,6 +72,6 @@ async def environment(cluster: Cluster, name: str, namespace: str = "default") -
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
-def lives(pod: Json) -> list[tuple[str, int]]:
-    """Its containers and how often they were started anew."""
+def starts(pod: Json) -> list[tuple[str, int]]:
+    """Its containers and how often they were started again."""
     return [(s["containerID"], s["restartCount"]) for s in pod["status"]["containerStatuses"]]

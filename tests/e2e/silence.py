@@ -10,7 +10,7 @@ from tests.e2e import pods
 from tests.e2e.cluster import HOME
 from tests.e2e.crowd import resting
 from tests.e2e.node import NODE
-from tests.e2e.stage import Stage, told
+from tests.e2e.stage import Stage, report
 
 AGENTS = "nvidia-device-enable"
 """Label of nodes that have NVIDIA's agent."""
@@ -35,7 +35,7 @@ async def the_agent_is_gone_for_good(stage: Stage) -> None:
 
 async def _gone_and_back(stage: Stage) -> None:
     cluster = stage.cluster
-    before = {pod["metadata"]["name"]: pods.lives(pod) for pod in await _running(stage)}
+    before = {pod["metadata"]["name"]: pods.starts(pod) for pod in await _running(stage)}
     assert before
     await cluster.kubectl("label", "node", NODE, f"{AGENTS}-")
     await cluster.until(lambda: _no_agent(stage), "the agent is gone")
@@ -44,17 +44,17 @@ async def _gone_and_back(stage: Stage) -> None:
     (await cluster.admin.post(PODS, body)).done  # noqa: B018  (checks)
     condition = await cluster.until(lambda: _waits(stage), "it is said why the pod waits")
     assert "AgentSilent" in condition["message"], condition
-    after = {pod["metadata"]["name"]: pods.lives(pod) for pod in await _running(stage)}
+    after = {pod["metadata"]["name"]: pods.starts(pod) for pod in await _running(stage)}
     assert {name: after.get(name) for name in before} == before
 
     await cluster.kubectl("label", "node", NODE, f"{AGENTS}=enable")
     renewed = await _renewed(stage)
     began = time.monotonic()
     await cluster.until(lambda: _renewed_since(stage, renewed), "the agent renews its Lease")
-    told(f"the agent renewed its Lease {time.monotonic() - began:.1f} s after its label was back")
+    report(f"the agent renewed its Lease {time.monotonic() - began:.1f} s after its label was back")
     began = time.monotonic()
     await cluster.until(lambda: _is_placed(stage), "the pod is placed")
-    told(f"and the pod was placed {time.monotonic() - began:.1f} s later")
+    report(f"and the pod was placed {time.monotonic() - began:.1f} s later")
     await cluster.running(NAME)
     await cluster.kubectl("delete", "pod", NAME, "--grace-period=1")
     await stage.checker.in_the_end("the agent was gone and is back")

@@ -47,9 +47,9 @@ async def timed(step: Callable[[Any], Awaitable[None]], on: object) -> None:
     """Do it, and say how long it took."""
     began = time.monotonic()
     await step(on)
-    told(f"{step.__name__}: {time.monotonic() - began:.1f} s")
+    report(f"{step.__name__}: {time.monotonic() - began:.1f} s")
 
 
-def told(words: str) -> None:
+def report(words: str) -> None:
     """A figure, for people."""
     print(words)  # noqa: T201  (a figure)

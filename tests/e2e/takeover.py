@@ -17,8 +17,8 @@ import aiohttp
 from tests.contract.client import Json
 from tests.e2e.checker import WANTS
 from tests.e2e.cluster import HOME
-from tests.e2e.seen import scrape
-from tests.e2e.stage import Stage, told
+from tests.e2e.observation import scrape
+from tests.e2e.stage import Stage, report
 
 SMALL = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "64"}
 LEADING, FENCED = "tessera_scheduler_leading", "tessera_scheduler_fenced"
@@ -43,7 +43,7 @@ async def the_leader_is_paused(stage: Stage) -> None:
         assert await _metric(other, FENCED) == [1.0]
         took, resumed = time.monotonic() - began, datetime.now(UTC)
         await stage.signal(first["metadata"]["name"], "scheduler", "CONT")
-    told(f"paused with {sent:g} Bindings under way; the other led {took:.1f} s later")
+    report(f"paused with {sent:g} Bindings under way; the other led {took:.1f} s later")
     await cluster.until(lambda: _all_bound(stage, names), "all are bound")
     try:
         await stage.checker.in_the_end("the leader was paused")
@@ -74,7 +74,7 @@ async def _caught(stage: Stage, leader: Json) -> float:
 
 
 async def two(stage: Stage) -> tuple[Json, Json] | None:
-    """The pod that leads, and the one that stands by with its books warm."""
+    """The pod that leads, and the one that stands by with its ledger up to date."""
     listed = await stage.cluster.get(
         "pods", "-n", HOME, "-l", "app.kubernetes.io/name=tessera-scheduler"
     )

@@ -1,6 +1,6 @@
 """The components `ha` and `nats-tls` on a real node: two schedulers, three servers of the bus, and
 nothing plain between them. Whichever of them dies, and while an installation becomes one of these,
-pods are placed and news is told."""
+pods are placed and messages are published."""
 
 import asyncio
 import json
@@ -15,11 +15,11 @@ import yaml
 from tessera_runtime.bus.streams import StreamLayout
 from tests.contract.certificates import Authority
 from tests.contract.client import Json
-from tests.e2e import news
+from tests.e2e import bus_messages
 from tests.e2e.cluster import HOME, OVERLAY, Cluster, a_kustomization
 from tests.e2e.conftest import OpenCluster, SetStage
 from tests.e2e.crowd import PODS
-from tests.e2e.stage import Stage, timed, told
+from tests.e2e.stage import Stage, report, timed
 from tests.e2e.takeover import leads, two
 
 COMPONENTS = OVERLAY.parents[1] / "components"
@@ -70,7 +70,7 @@ async def test_one_of_each_may_die(open_installed: OpenCluster, set_stage: SetSt
     async with open_installed() as cluster:
         stage = await set_stage(cluster, long=True)
         for step in (
-            there_are_more_of_them, nothing_is_told_plainly, each_server_of_the_bus_is_killed,
+            there_are_more_of_them, nothing_is_sent_in_plain_text, each_server_of_the_bus_is_killed,
             the_leader_is_killed, a_release_follows_another_unnoticed,
         ):  # fmt: skip
             await timed(step, stage)
@@ -88,11 +88,11 @@ async def there_are_more_of_them(stage: Stage) -> None:
     await stage.checker.in_the_end("there are more of them")
     await stage.crowd.renew()  # What the first server knew has gone with it: it had no disk.
     await stage.checker.in_the_end("other pods are there")
-    await _all_were_told(stage)
+    await _all_messages_came(stage)
 
 
-async def nothing_is_told_plainly(stage: Stage) -> None:
-    """Services are told to speak TLS; the servers among themselves do so at once, and with nobody
+async def nothing_is_sent_in_plain_text(stage: Stage) -> None:
+    """Services are configured for TLS; the servers among themselves do so at once, and with nobody
     who shows no certificate."""
     trusting = stage.cluster.bus_tls
     for pod in await _servers(stage.cluster):
@@ -119,7 +119,7 @@ async def each_server_of_the_bus_is_killed(stage: Stage) -> None:
             await asyncio.sleep(DOWN_S)
         await stage.cluster.all_ready()
         await stage.cluster.until(lambda: _all_copied(stage.cluster), "each has three copies again")
-        await _all_were_told(stage)
+        await _all_messages_came(stage)
         await stage.checker.in_the_end(f"{server} killed")
 
 
@@ -130,17 +130,17 @@ async def the_leader_is_killed(stage: Stage) -> None:
         began = time.monotonic()
         await stage.signal(leader["metadata"]["name"], "scheduler", "KILL")
         await stage.cluster.until(lambda: leads(other), "the other leads")
-        told(f"the other led {time.monotonic() - began:.1f} s later")
+        report(f"the other led {time.monotonic() - began:.1f} s later")
     await stage.cluster.all_ready()
     await stage.checker.in_the_end("the leader was killed")
-    await _all_were_told(stage)
+    await _all_messages_came(stage)
 
 
 async def a_release_follows_another_unnoticed(stage: Stage) -> None:
     """Nobody is refused: there is always one who admits pods."""
     admin, refused = stage.cluster.admin, list[Json]()
 
-    async def ask() -> None:
+    async def create() -> None:
         while True:
             answer = await admin.post(PODS, ASKING, dryRun="All")
             if answer.status != 201:
@@ -148,7 +148,7 @@ async def a_release_follows_another_unnoticed(stage: Stage) -> None:
             await asyncio.sleep(0.1)
 
     async with stage.crowd.moving(), asyncio.TaskGroup() as group:
-        asking = group.create_task(ask(), name="pods are created")
+        asking = group.create_task(create(), name="pods are created")
         await stage.cluster.kubectl("rollout", "restart", SCHEDULER, "-n", HOME)
         await _rolled_out(stage.cluster)
         asking.cancel()
@@ -198,8 +198,8 @@ async def _rolled_out(cluster: Cluster) -> None:
 
 async def _all_copied(cluster: Cluster) -> bool:
     """Whether two others have all that the leader of each stream has."""
-    with suppress(*news.AWAY):
-        async with news.bus(cluster) as jetstream:
+    with suppress(*bus_messages.AWAY):
+        async with bus_messages.bus(cluster) as jetstream:
             for stream in STREAMS:
                 found = (await jetstream.stream_info(stream)).cluster
                 others = (found.replicas if found else None) or []
@@ -209,11 +209,11 @@ async def _all_copied(cluster: Cluster) -> bool:
     return False
 
 
-async def _all_were_told(stage: Stage) -> None:
+async def _all_messages_came(stage: Stage) -> None:
     """That they have cards: those that have them now."""
-    seen = await stage.checker.seen()
+    seen = await stage.checker.observe()
     assert seen.granted
     for pod in seen.granted:
         meta = pod["metadata"]
         subject = f"tessera.v1.*.allocation.{meta['namespace']}.{meta['uid']}.granted"
-        await news.heard(stage.cluster, subject)
+        await bus_messages.received(stage.cluster, subject)

@@ -37,7 +37,7 @@ async def test_an_installation_serves_every_dialect_and_outlives_what_happens(
             await timed(fault, stage)
         await stage.crowd.leave()
         for step in (
-            vendors_plugins_give_their_cards, without_the_webhook_only_pods_that_ask_wait,
+            vendors_plugins_give_their_cards, without_the_webhook_only_pods_with_requests_wait,
             pods_run_on_without_tessera,
         ):  # fmt: skip
             await timed(step, cluster)
@@ -115,14 +115,14 @@ async def what_does_not_fit_is_explained(cluster: Cluster) -> None:
     limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "90000"}
     await cluster.apply(pods.asking("large", limits))
 
-    async def told() -> Json | None:
+    async def reported() -> Json | None:
         found = await cluster.get("pod", "large")
         conditions = found["status"].get("conditions", ())
         return next(
             (c for c in conditions if c["type"] == "PodScheduled" and c.get("message")), None
         )
 
-    said = await cluster.until(told, "it is said why a pod waits")
+    said = await cluster.until(reported, "it is said why a pod waits")
     assert (said["status"], said["reason"]) == ("False", "Unschedulable")
     await cluster.kubectl("delete", "pod", "large")
 
@@ -142,14 +142,14 @@ async def use_is_measured_and_no_card_is_shared_out_twice(cluster: Cluster) -> N
     assert unenforced["items"] == []
 
 
-async def without_the_webhook_only_pods_that_ask_wait(cluster: Cluster) -> None:
+async def without_the_webhook_only_pods_with_requests_wait(cluster: Cluster) -> None:
     await cluster.kubectl("scale", "deployment/tessera-scheduler", "-n", HOME, "--replicas=0")
     await cluster.kubectl(
         "wait", "pod", "-n", HOME, "-l", "app.kubernetes.io/name=tessera-scheduler",
         "--for=delete", "--timeout=200s",
     )  # fmt: skip
     with pytest.raises(KubectlFailed, match="failed calling webhook"):
-        await cluster.apply(pods.asking("asks", pods.HAMI))  # whoever made it tries again
+        await cluster.apply(pods.asking("asks", pods.HAMI))  # its author tries again
     await pods.start(cluster, "plain", {})
     assert (await pods.environment(cluster, "plain"))[pods.CARDS] == "void"
     await cluster.kubectl("scale", "deployment/tessera-scheduler", "-n", HOME, "--replicas=1")
@@ -158,10 +158,10 @@ async def without_the_webhook_only_pods_that_ask_wait(cluster: Cluster) -> None:
 
 
 async def pods_run_on_without_tessera(cluster: Cluster) -> None:
-    before = {name: pods.lives(await cluster.get("pod", name)) for name in DIALECTS}
+    before = {name: pods.starts(await cluster.get("pod", name)) for name in DIALECTS}
     await cluster.uninstall(OVERLAY)
     await asyncio.sleep(3)
-    after = {name: pods.lives(await cluster.running(name)) for name in DIALECTS}
+    after = {name: pods.starts(await cluster.running(name)) for name in DIALECTS}
     assert after == before
     amounts = (await cluster.get("node", NODE))["status"]["capacity"]
     assert not [name for name in amounts if name.startswith(("nvidia.com/", "volcano.sh/"))]

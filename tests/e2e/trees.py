@@ -41,7 +41,7 @@ Tree = Mapping[str, Path | Link | Content]
 """Path in an image -> where it comes from."""
 
 
-def tools() -> Tree:
+def shell() -> Tree:
     """A shell and a few tools, with their libraries."""
     found = {name: _which(name) for name in TOOLS}
     tree: dict[str, Path | Link | Content] = {f"/bin/{n}": path for n, path in found.items()}
@@ -86,8 +86,8 @@ def packages(lock: Path) -> Tree:
                      f"{compiled.name}"] = compiled  # fmt: skip
             if ".so" in path.suffixes:
                 shared.append(path)
-    ours = {str(path) for path in tree.values() if isinstance(path, Path)}
-    needed = {name: at for name, at in libraries(shared).items() if str(at) not in ours}
+    own = {str(path) for path in tree.values() if isinstance(path, Path)}
+    needed = {name: at for name, at in libraries(shared).items() if str(at) not in own}
     return {**tree, **needed}
 
 

@@ -25,7 +25,7 @@ from tests.contract.client import Json
 from tests.e2e import pods
 from tests.e2e.cluster import HOME, OVERLAY, Cluster, a_kustomization
 from tests.e2e.node import NODE
-from tests.e2e.stage import Stage, told
+from tests.e2e.stage import Stage, report
 
 SCHEDULER = f"system:serviceaccount:{HOME}:tessera-scheduler"
 FORMER_MIB = 512
@@ -63,7 +63,7 @@ patches:
                 env:
                   - {{name: TESSERA_NRI_KEEP_FILES_S, value: "2"}}
 """
-"""The next release. Its scheduler compares its books and takes over sooner than it would, and its
+"""The next release. Its scheduler compares its ledger and takes over sooner than it would, and its
 agent keeps files of the dead for less long, so that a test need not wait."""
 
 
@@ -81,7 +81,7 @@ async def a_release_follows_another(stage: Stage) -> None:
         await cluster.kubectl("apply", "-k", str(overlay))
         for what in ("deployment/tessera-scheduler", "daemonset/tessera-agent-nvidia"):
             await cluster.kubectl("rollout", "status", what, "-n", HOME, "--timeout=200s")
-        told(f"the next release is there after {time.monotonic() - began:.1f} s")
+        report(f"the next release is there after {time.monotonic() - began:.1f} s")
     await cluster.all_ready()
     await stage.checker.in_the_end("a release followed another")
     await stage.crowd.create("after-upgrade", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "64"})

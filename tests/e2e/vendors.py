@@ -36,7 +36,7 @@ async def vendors_plugins_give_their_cards(cluster: Cluster) -> None:
     cards = {"iluvatar.ai/vcuda-core": 100, "iluvatar.ai/vcuda-memory": 128}
     iluvatar = replace(ILUVATAR, cards=SEVERAL, units=cards, mounts=_libraries(cluster.folder))
     for make in (iluvatar, MTHREADS):
-        async with _looked_after(cluster, make, client):
+        async with _installed(cluster, make, client):
             await _run(cluster, make)
     await cluster.kubectl("label", "node", NODE, f"{LABEL}-")
     events = await cluster.get("events", "-A", "--field-selector=reason=OtherCardsGiven")
@@ -72,7 +72,7 @@ def _libraries(folder: Path) -> tuple[Mount, ...]:
 
 
 @asynccontextmanager
-async def _looked_after(cluster: Cluster, make: Make, client: Client) -> AsyncGenerator[None]:
+async def _installed(cluster: Cluster, make: Make, client: Client) -> AsyncGenerator[None]:
     """The plugin counts its cards, and our agent has published them."""
     folder = cluster.node.island.outside(FOLDER)
     async with a_vendor_plugin(make, Place(client, NODE, folder, cluster.until)):

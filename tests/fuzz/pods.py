@@ -108,7 +108,7 @@ def _container(random: Random, name: str) -> Json:
     return made
 
 
-class World:
+class PodFuzzTarget:
     """The ledger that is tested."""
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
@@ -136,7 +136,7 @@ _result: Final = msgspec.json.Decoder(ExtenderFilterResult).decode
 _pod_of: Final = msgspec.json.Decoder(Pod).decode
 
 
-def runs(world: type[World], pods: list[Json]) -> None:
+def runs(world: type[PodFuzzTarget], pods: list[Json]) -> None:
     """From creation to the end."""
     tested = world(NODES)
     for now, pod in enumerate(pods):
@@ -169,7 +169,7 @@ def _created(pod: Json) -> Json | None:
     return stored
 
 
-def _placed(tested: World, stored: Json, now: float) -> None:
+def _placed(tested: PodFuzzTarget, stored: Json, now: float) -> None:
     body = {"Pod": stored, "Nodes": None, "NodeNames": list(NODES)}
     _result(tested.place(msgspec.json.encode(body), now))
     entry = tested.ledger.entry(stored["metadata"]["uid"])
@@ -203,6 +203,6 @@ def _within(ledger: Ledger) -> None:
             assert len(shares) < 2 or not any(s.exclusive for s in shares), f"{card.id} is shared"
 
 
-def pods(world: type[World] = World) -> Fuzzer:
+def pods(world: type[PodFuzzTarget] = PodFuzzTarget) -> Fuzzer:
     """With the ledger that is tested."""
     return Fuzzer("pods", make, lambda made: runs(world, made), 400)

@@ -77,7 +77,7 @@ def test_a_stream_that_is_read_otherwise_in_pieces_is_found() -> None:
 
 
 def test_a_ledger_that_gives_more_than_there_is_is_found() -> None:
-    class Generous(pods.World):
+    class Generous(pods.PodFuzzTarget):
         def publish(self, node: str, cards: tuple[Card, ...]) -> None:
             most = [replace(card, memory_bytes=4 * card.memory_bytes) for card in cards]
             self.ledger.put_node(node, most)
@@ -86,7 +86,7 @@ def test_a_ledger_that_gives_more_than_there_is_is_found() -> None:
 
 
 def test_a_filter_that_fails_on_some_pod_is_found() -> None:
-    class Failing(pods.World):
+    class Failing(pods.PodFuzzTarget):
         def place(self, body: bytes, now: float) -> bytes:
             if b"initContainers" in body:
                 raise KeyError("init")

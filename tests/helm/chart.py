@@ -12,8 +12,8 @@ from typing import Any, Final
 import yaml
 
 from deploy.helm.rendering import Id, by_id, objects_of
-from tests.contract.kept import or_skip
 from tests.contract.kubebin import kube_bin
+from tests.contract.session_fixtures import or_skip
 
 Json = dict[str, Any]
 

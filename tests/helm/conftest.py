@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.kept import held_open, or_skip
 from tests.contract.real import programs, real_control_plane
+from tests.contract.session_fixtures import open_for_session, or_skip
 from tests.helm.chart import program
 from tests.helm.release import Release
 
@@ -20,5 +20,5 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
     with or_skip():
         programs()
     folder = tmp_path_factory.mktemp("helm")
-    with held_open(real_control_plane(folder)) as plane:
+    with open_for_session(real_control_plane(folder)) as plane:
         yield Release(plane, helm, folder)

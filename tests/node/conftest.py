@@ -18,8 +18,8 @@ import pytest
 from tests.agent.machine import built
 from tests.cluster.cluster import real_cluster
 from tests.cluster.plane import CLUSTER_PROGRAMS, Plane
-from tests.contract.kept import or_skip
 from tests.contract.kubebin import KubeBinMissing, kube_bin
+from tests.contract.session_fixtures import or_skip
 from tests.node.agents import Agent, an_agent
 from tests.node.island import open_island
 from tests.node.kubelet import Node, real_node

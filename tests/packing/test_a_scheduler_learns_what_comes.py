@@ -17,7 +17,7 @@ from tessera_scheduler.cache.packing import PackingSettings
 from tessera_scheduler.cache.packing_history import ENTRY, HISTORY
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_schema.annotation_keys import ORDER_KEY
-from tests.packing.test_filter_packs import PAST, asked
+from tests.packing.test_filter_packs import PAST, read
 from tests.packing.test_filter_packs import a_pod as a_manifest
 from tests.scheduler.fake_cluster import HOME, FakeCluster, counted, leading, settings, until
 
@@ -59,7 +59,7 @@ def a_past(world: FakeCluster, times: int = 1) -> str:
     for percent, often in PAST.items():
         limits = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": share(percent)}
         for _ in range(often * times):
-            history.add(asked(a_manifest("past", limits)), now)
+            history.add(read(a_manifest("past", limits)), now)
     return history.encode(now).decode()
 
 

@@ -28,7 +28,7 @@ steps = st.one_of(
 )
 
 
-class World:
+class ChangingFleet:
     """A fleet that changes, and the pods that were placed on it."""
 
     def __init__(self, spec: list[Node], state: PackingState) -> None:
@@ -61,7 +61,7 @@ class World:
 def test_deltas_maintained_through_any_changes_equal_deltas_computed_afresh(
     spec: list[Node], changes: list[tuple[str, Any]], shapes: list[Request], *, reserve: bool
 ) -> None:
-    world = World(spec, PackingState(reserve=reserve))
+    world = ChangingFleet(spec, PackingState(reserve=reserve))
     history, kept = History(), world.state
     for request in shapes * 20:
         history.add(a_pod(request), 0)

@@ -48,7 +48,7 @@ def share(percent: int) -> Mapping[str, object]:
     return {NV + "gpu": 1, NV + "gpumem": MIB * percent // 100}
 
 
-def asked(pod: Json) -> PodRequest:
+def read(pod: Json) -> PodRequest:
     admission = admit(REGISTRY, msgspec.convert(pod, Pod))
     assert isinstance(admission, AdmittedPod)
     return admission.request
@@ -94,7 +94,7 @@ def packing(scheduler: Scheduler, past: Mapping[int, int] = PAST) -> Packer:
     history, packer = History(), Packer()
     for percent, often in past.items():
         for _ in range(often):
-            history.add(asked(a_pod("past", share(percent))), 0)
+            history.add(read(a_pod("past", share(percent))), 0)
     packer.state.adopt(learn(*packer.state.lesson(scheduler.ledger.fleet, history, 0)))
     packer.by_default = True
     scheduler.placer.packer = packer
@@ -138,8 +138,8 @@ def test_names_are_not_remembered_without_bound() -> None:
     packer = packing(scheduler)
     for n in range(MOST_NAMED + 1):
         packer.named(f"p{n}")
-    assert packer.units("p1", units(asked(a_pod("p1", share(30)))))[0].lead.policy.node == "binpack"
-    assert packer.units("p0", units(asked(a_pod("p0", share(30)))))[0].lead.policy.node == "pack"
+    assert packer.units("p1", units(read(a_pod("p1", share(30)))))[0].lead.policy.node == "binpack"
+    assert packer.units("p0", units(read(a_pod("p0", share(30)))))[0].lead.policy.node == "pack"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_names_are_not_remembered_without_bound() -> None:
 )  # fmt: skip
 def test_only_orders_that_pack_give_way(limits: Mapping[str, object], node: str) -> None:
     packer = packing(half_full())
-    (unit,) = packer.units("p", units(asked(a_pod("p", limits))))
+    (unit,) = packer.units("p", units(read(a_pod("p", limits))))
     assert unit.lead.policy.node == node
 
 
@@ -166,8 +166,8 @@ def test_a_dialects_own_way_of_choosing_several_cards_stays() -> None:
     packer = packing(half_full())
     by_links = a_pod("p", {NV + "gpu": 2}, **{"hami.io/gpu-scheduler-policy": "topology-aware"})
     for pod in (by_links, a_pod("q", {"tencent.com/vcuda-core": 200})):
-        before = units(asked(pod))[0].lead.policy
-        after = packer.units("x", units(asked(pod)))[0].lead.policy
+        before = units(read(pod))[0].lead.policy
+        after = packer.units("x", units(read(pod)))[0].lead.policy
         assert (after.cards, after.choice) == (before.cards, before.choice)
 
 
@@ -239,7 +239,7 @@ def test_a_pod_that_fits_somewhere_is_always_placed(steps: list[tuple[str, Any]]
             change(scheduler, kind, what)
             continue
         pod = a_pod(f"p{number}", what)
-        fleet, wanted = scheduler.ledger.fleet, units(asked(pod))
+        fleet, wanted = scheduler.ledger.fleet, units(read(pod))
         rows = fleet.rows.values()
         somewhere = any(
             not isinstance(Placer(fleet).fit(r, wanted, NO_LIMITS), NoFit) for r in rows

@@ -26,7 +26,7 @@ from tessera_testing.builders import a_card, a_node, a_pod
 from tessera_testing.plan import plan
 from tests.agent.node import FixedNode
 from tests.dialects.adding import acme
-from tests.dialects.hami.setting import Gpu, a_gpu_node, asks
+from tests.dialects.hami.setting import Gpu, a_gpu_node, needs
 
 REGISTRY = load(extra=[acme])
 _quota = msgspec.json.Decoder(AcceleratorQuota).decode
@@ -206,7 +206,7 @@ def test_only_nodes_of_the_pools_that_are_named_are_used() -> None:
         )
     ]
     pools = limit({"nodePools": ["private"]}, namespace="default")
-    pods = [a_pod(asks({"gpu": 1}), name=f"p{n}") for n in range(2)]
+    pods = [a_pod(needs({"gpu": 1}), name=f"p{n}") for n in range(2)]
     placed, waits = plan(pods, nodes, limits=[pools])
     assert placed.node == "n2"
     assert {why.reason.wire for why in waits.reasons} >= {"ResourceQuotaNotFit"}

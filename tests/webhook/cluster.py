@@ -22,8 +22,8 @@ from tessera_scheduler.webhook.registration import RegistrationSettings
 from tessera_schema.annotation_keys import SCHEDULER
 from tests.contract.client import Client, open_client
 from tests.contract.embedded import embedded_control_plane
-from tests.contract.kept import or_skip
 from tests.contract.real import real_control_plane
+from tests.contract.session_fixtures import or_skip
 from tests.webhook.setting import REGISTRY
 
 KINDS = ("embedded", "real")

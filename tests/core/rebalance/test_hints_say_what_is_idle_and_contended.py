@@ -72,19 +72,19 @@ def test_small_changes_are_no_event_and_large_ones_are() -> None:
     card = CardHint(card="GPU-0", busy_percent=40, confidence=1, idle_memory_bytes=GIB)
     before = NodeHints(node=NODE, at=AT, cards=(card,))
 
-    def news(**changes: float) -> bool:
+    def differs(**changes: float) -> bool:
         return is_significant(
             before, replace(before, at=AT + 9, cards=(replace(card, **changes),)), steps
         )
 
     assert is_significant(None, before, steps)
-    assert not news()
-    assert not news(busy_percent=44.9, trend_percent=24, confidence=0.8)
-    assert news(busy_percent=45)
-    assert news(contended_percent=5)
-    assert news(idle_cores_percent=5)
-    assert news(idle_memory_bytes=2 * GIB)
-    assert news(trend_percent=-25)
-    assert news(confidence=0.5)
+    assert not differs()
+    assert not differs(busy_percent=44.9, trend_percent=24, confidence=0.8)
+    assert differs(busy_percent=45)
+    assert differs(contended_percent=5)
+    assert differs(idle_cores_percent=5)
+    assert differs(idle_memory_bytes=2 * GIB)
+    assert differs(trend_percent=-25)
+    assert differs(confidence=0.5)
     assert is_significant(before, replace(before, cards=()), steps)
     assert is_significant(before, replace(before, cards=(card, card)), steps)

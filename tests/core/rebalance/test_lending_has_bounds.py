@@ -103,7 +103,7 @@ def test_lending_begins_again_only_when_there_is_clearly_room() -> None:
 # -- what a pod says
 
 
-def held(
+def share_of(
     dialect: str, annotations: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None, limits: Mapping[str, str] | None = None,
 ) -> GrantedShare:  # fmt: skip
@@ -120,7 +120,7 @@ def held(
 
 
 def test_a_grant_is_what_a_pod_has() -> None:
-    assert held("hami") == GrantedShare(
+    assert share_of("hami") == GrantedShare(
         namespace="default", memory_bytes=GIB, cores_percent=30, priority=1
     )
 
@@ -140,4 +140,4 @@ ASKS = {"tencent.com/vcuda-core": "30", "tencent.com/vcuda-memory": "4"}
 def test_gpu_managers_ceiling_is_its_bound_and_without_one_its_limit_is_hard(
     annotations: Mapping[str, str], most: float
 ) -> None:
-    assert held("gpumanager", annotations, limits=ASKS).most_cores_percent == most
+    assert share_of("gpumanager", annotations, limits=ASKS).most_cores_percent == most

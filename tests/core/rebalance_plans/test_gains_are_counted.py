@@ -26,7 +26,7 @@ from tessera_schema.plans import (
     PlanStep,
     PodOfPlan,
 )
-from tests.core.rebalance_plans.world import HOUR_S, NOW, Cluster
+from tests.core.rebalance_plans.clusters import HOUR_S, NOW, Cluster
 
 POD = PodOfPlan(namespace="team", name="a", uid="u-a", node="n0", owner="rs")
 RULES = GainRules(plans=3, share=0.5, pause_s=HOUR_S)

@@ -11,7 +11,7 @@ from tessera_core.rebalance.plan_budget import Spent
 from tessera_core.rebalance.relieve_contention import ContentionRules, relieve, stale
 from tessera_schema.messages.hints import CardHint
 from tessera_schema.plans import PlanKind, PlanSpec
-from tests.core.rebalance_plans.world import HOUR_S, NOW, Cluster
+from tests.core.rebalance_plans.clusters import HOUR_S, NOW, Cluster
 
 RULES = ContentionRules()
 

@@ -15,7 +15,7 @@ from tessera_core.rebalance.proposals import ProposalRules, proposing
 from tessera_schema.kube import Taint, Toleration
 from tessera_schema.label_selectors import LabelTest
 from tessera_schema.plans import PlanKind, PlanSpec
-from tests.core.rebalance_plans.world import HOUR_S, NOW, Cluster
+from tests.core.rebalance_plans.clusters import HOUR_S, NOW, Cluster
 
 NEVER_TOO_DEAR = PlanRules(worth=WorthRules(times=0))
 WHOLE = 16000

@@ -12,13 +12,13 @@ from tessera_core.rebalance.resize_proposals import ResizeRules, give_back, grow
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_schema.cards import MIB
 from tessera_schema.plans import PlanKind, PlanSpec
-from tests.core.rebalance_plans.world import HOUR_S, NOW, Cluster
+from tests.core.rebalance_plans.clusters import HOUR_S, NOW, Cluster
 
 RULES = ResizeRules()
 DAYS_S = 48 * HOUR_S
 
 
-def seen(
+def used(
     name: str, card: str, *, peak_mib: int = 100, cores: float = 0, waiting: float = 0,
     confidence: float = 1,
 ) -> SmoothContainer:  # fmt: skip
@@ -36,7 +36,7 @@ def throttled_at(**facts: Any) -> Cluster:
     return cluster
 
 
-BUSY = seen("a", "n0-0", cores=29, waiting=60)
+BUSY = used("a", "n0-0", cores=29, waiting=60)
 
 
 def test_a_container_grows_into_cores_that_are_nobodys() -> None:
@@ -61,9 +61,9 @@ def test_it_grows_no_further_than_the_card() -> None:
 @pytest.mark.parametrize(
     "measured",
     [
-        seen("a", "n0-0", cores=29, waiting=30), seen("a", "n0-0", cores=20, waiting=60),
-        seen("a", "n0-0", cores=29, waiting=60, confidence=0.5), seen("x", "n0-0", waiting=60),
-        seen("a", "other", cores=29, waiting=60),
+        used("a", "n0-0", cores=29, waiting=30), used("a", "n0-0", cores=20, waiting=60),
+        used("a", "n0-0", cores=29, waiting=60, confidence=0.5), used("x", "n0-0", waiting=60),
+        used("a", "other", cores=29, waiting=60),
     ],
     ids=["hardly waits", "does not use it", "hardly measured", "unknown", "another card"],
 )  # fmt: skip
@@ -91,7 +91,7 @@ def spacious(**facts: Any) -> Cluster:
 
 
 def shrunk(cluster: Cluster, *, peak_mib: int = 500, **more: Any) -> PlanSpec | str:
-    measured = (seen("a", "n0-0", peak_mib=peak_mib),)
+    measured = (used("a", "n0-0", peak_mib=peak_mib),)
     situation = cluster.situation(measured=measured, **more)
     return give_back(situation, RULES, cluster.waiting["uid-default-w"])
 
@@ -126,7 +126,7 @@ def test_owners_keep_what_they_say_they_need(facts: dict[str, Any]) -> None:
     cluster = Cluster({"n0": 1})
     one = cluster.runs("a", "n0", 0, 12000, age_s=DAYS_S, **facts)
     cluster.waits("w", 8000)
-    measured = replace(seen("a", "n0-0", peak_mib=500), uid=one.uid)
+    measured = replace(used("a", "n0-0", peak_mib=500), uid=one.uid)
     situation = cluster.situation(measured=(measured,))
     assert isinstance(give_back(situation, RULES, cluster.waiting["uid-default-w"]), str)
 

@@ -128,12 +128,12 @@ CARDS = tuple(
 )
 
 
-def held(pod: Pod, cards: Sequence[Card] = CARDS) -> RecordedShares | None:
+def recorded(pod: Pod, cards: Sequence[Card] = CARDS) -> RecordedShares | None:
     return made().recorded(pod, cards)
 
 
 def shares(pod: Pod) -> list[tuple[str, int, str, int, float, bool]]:
-    found = held(pod)
+    found = recorded(pod)
     assert found is not None
     assert found.problem == ""
     return [
@@ -188,14 +188,14 @@ def test_containers_are_found_behind_init_containers() -> None:
 def test_what_cannot_be_decoded_is_a_problem(
     core: Quantity, memory: int, idx: str | None, says: str
 ) -> None:
-    found = held(a_bound_pod(asking(core, memory), idx={} if idx is None else {0: idx}))
+    found = recorded(a_bound_pod(asking(core, memory), idx={} if idx is None else {0: idx}))
     assert found is not None
     assert found.shares == ()
     assert says in found.problem
 
 
 def test_a_pod_that_was_let_through_without_a_card_holds_none() -> None:
-    found = held(a_bound_pod(asking(50, 0), asking(50, 0)))
+    found = recorded(a_bound_pod(asking(50, 0), asking(50, 0)))
     assert found == RecordedShares()
 
 
@@ -210,7 +210,7 @@ def test_a_pod_that_was_let_through_without_a_card_holds_none() -> None:
     ids=["no keys", "asks nothing", "asks 0", "keys of the other prefix"],
 )
 def test_pods_that_nobody_placed_hold_nothing(pod: Pod) -> None:
-    assert held(pod) is None
+    assert recorded(pod) is None
 
 
 def test_a_pod_of_the_other_prefix_is_read() -> None:
@@ -220,7 +220,7 @@ def test_a_pod_of_the_other_prefix_is_read() -> None:
 
 
 def test_what_is_written_reads_back() -> None:
-    found = held(a_bound_pod(asking(200, 8), idx={0: "2,0"}, assigned="false"))
+    found = recorded(a_bound_pod(asking(200, 8), idx={0: "2,0"}, assigned="false"))
     assert found is not None
     assert [s.index for s in found.shares] == [2, 0]
     assert f"{INDEX}0" == "tencent.com/predicate-gpu-idx-0"

@@ -45,7 +45,7 @@ def long(amounts: Mapping[str, Quantity] | None) -> dict[str, Quantity]:
     return {SHORT.get(name, name): amount for name, amount in (amounts or {}).items()}
 
 
-def asks(
+def needs(
     limits: Mapping[str, Quantity] | None = None,
     requests: Mapping[str, Quantity] | None = None,
     **more: Any,
@@ -118,7 +118,7 @@ def bound(
     **more: Any,
 ) -> Pod:
     """A pod that HAMi bound, with its device lists."""
-    containers = [asks({"gpu": max(len(devices), 1)}) for devices in lists]
+    containers = [needs({"gpu": max(len(devices), 1)}) for devices in lists]
     return a_pod(
         *containers[inits:], init=tuple(containers[:inits]), name=name, node=node,
         annotations={ALLOCATED: encode_lists(lists)}, **more,

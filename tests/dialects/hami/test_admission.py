@@ -24,8 +24,8 @@ from tests.dialects.hami.setting import (
     a_gpu_node,
     accepted,
     admitted,
-    asks,
     long,
+    needs,
     rejected,
 )
 
@@ -59,7 +59,7 @@ def after(pod: Pod, **options: Any) -> tuple[dict[str, str], dict[str, str], dic
     ],
 )
 def test_limits_are_completed(limits: Amounts, requests: Amounts, want: Amounts) -> None:
-    got, _, _ = after(a_pod(asks(limits, requests)))
+    got, _, _ = after(a_pod(needs(limits, requests)))
     assert got == {name: str(amount) for name, amount in long(want).items()}
 
 
@@ -76,23 +76,23 @@ def test_requests_equal_limits_as_the_api_server_demands(
     limits: Amounts, requests: Amounts
 ) -> None:
     """ADM-N12 and the default cores: HAMi writes limits alone, and such pods are refused."""
-    got_limits, got_requests, _ = after(a_pod(asks(limits, requests)))
+    got_limits, got_requests, _ = after(a_pod(needs(limits, requests)))
     assert got_limits == got_requests
 
 
 def test_a_priority_becomes_a_variable() -> None:
     """ADM-N15."""
-    _, _, env = after(a_pod(asks({"gpu": 1, "priority": 5})))
+    _, _, env = after(a_pod(needs({"gpu": 1, "priority": 5})))
     assert env == {"CUDA_TASK_PRIORITY": "5"}
 
 
 def test_the_priority_resource_beats_the_containers_own_variable() -> None:
-    pod = a_pod(asks({"gpu": 1, "priority": 5}, env={"CUDA_TASK_PRIORITY": "0"}))
+    pod = a_pod(needs({"gpu": 1, "priority": 5}, env={"CUDA_TASK_PRIORITY": "0"}))
     assert after(pod)[2] == {"CUDA_TASK_PRIORITY": "5"}
 
 
 def test_a_priority_alone_requests_no_card() -> None:
-    answer = accepted(a_pod(asks({"priority": 0})))
+    answer = accepted(a_pod(needs({"priority": 0})))
     assert not answer.containers
     assert answer.changes["c0"].env == {"CUDA_TASK_PRIORITY": "0"}
 
@@ -111,11 +111,11 @@ def test_a_priority_alone_requests_no_card() -> None:
 def test_the_core_policy_becomes_a_variable(
     policy: str, own: Mapping[str, str], env: Mapping[str, str]
 ) -> None:
-    assert after(a_pod(asks({"gpu": 1}, env=own)), gpu_core_policy=policy)[2] == env
+    assert after(a_pod(needs({"gpu": 1}, env=own)), gpu_core_policy=policy)[2] == env
 
 
 def test_the_core_policy_is_not_set_where_no_card_is_requested() -> None:
-    pod = a_pod(asks({"gpu": 1}, name="gpu"), a_container(name="plain"))
+    pod = a_pod(needs({"gpu": 1}, name="gpu"), a_container(name="plain"))
     assert "plain" not in accepted(pod, gpu_core_policy="force").changes
 
 
@@ -130,31 +130,31 @@ def test_the_core_policy_is_not_set_where_no_card_is_requested() -> None:
 def test_the_runtime_class_is_set_where_the_pod_has_none(
     limits: Amounts, has: str | None, want: str
 ) -> None:
-    pod = a_pod(asks(limits), runtime_class_name=has)
+    pod = a_pod(needs(limits), runtime_class_name=has)
     assert accepted(pod, runtime_class_name="nvidia").runtime_class == want
 
 
 def test_cards_are_hidden_from_containers_that_request_none() -> None:
-    pod = a_pod(asks({"gpu": 1}, name="gpu"), a_container(name="plain"))
+    pod = a_pod(needs({"gpu": 1}, name="gpu"), a_container(name="plain"))
     changes = accepted(pod, overwrite_env=True).changes
     assert changes["plain"].env == {"NVIDIA_VISIBLE_DEVICES": "none"}
     assert "NVIDIA_VISIBLE_DEVICES" not in changes["gpu"].env
 
 
 def test_init_containers_are_completed_too() -> None:
-    pod = a_pod(asks({"gpu": 1, "mem": 1}), init=(asks({"core": 5}),))
+    pod = a_pod(needs({"gpu": 1, "mem": 1}), init=(needs({"core": 5}),))
     assert accepted(pod).changes["init0"].limits == {GPU: "1"}
 
 
 def test_a_count_of_0_requests_nothing_and_changes_nothing() -> None:
     """PRB-19; HAMi adds gpucores: 100 there."""
-    answer = accepted(a_pod(asks({"gpu": 0}, {"gpu": 0})))
+    answer = accepted(a_pod(needs({"gpu": 0}, {"gpu": 0})))
     assert not answer.containers
     assert not answer.changes
 
 
 def test_amounts_next_to_a_count_of_0_are_reported() -> None:
-    (warning,) = accepted(a_pod(asks({"gpu": 0, "mem": 100}))).warnings
+    (warning,) = accepted(a_pod(needs({"gpu": 0, "mem": 100}))).warnings
     assert warning == (
         f"spec.containers[0].resources.limits[{MEM}]: not used: {GPU} asks for 0 cards"
     )
@@ -189,7 +189,7 @@ def test_a_pod_without_containers_requests_nothing() -> None:
 def test_amounts_that_make_no_sense_are_refused(
     limits: Amounts, options: Mapping[str, Any], field: str, remedy: str
 ) -> None:
-    answer = rejected(a_pod(asks(limits)), **options)
+    answer = rejected(a_pod(needs(limits)), **options)
     assert answer.field == f"spec.containers[0].resources.limits[{field}]"
     assert answer.value == str(long(limits)[field])
     assert remedy in answer.remedy
@@ -206,13 +206,13 @@ def test_amounts_that_make_no_sense_are_refused(
 )
 def test_annotations_that_make_no_sense_are_refused(key: str, value: str, remedy: str) -> None:
     notes = {"nvidia.com/nouse-gpuuuid": "b,a,c", "nvidia.com/nouse-gputype": "A100", key: value}
-    answer = rejected(a_pod(asks({"gpu": 1}), annotations=notes))
+    answer = rejected(a_pod(needs({"gpu": 1}), annotations=notes))
     assert (answer.field, answer.value) == (f"metadata.annotations[{key}]", value)
     assert remedy in answer.remedy
 
 
 def test_annotations_of_a_pod_that_requests_nothing_are_not_evaluated() -> None:
-    assert not accepted(a_pod(asks({"gpu": 0}), annotations={WEIGHTS: "x"})).containers
+    assert not accepted(a_pod(needs({"gpu": 0}), annotations={WEIGHTS: "x"})).containers
 
 
 @pytest.mark.parametrize(
@@ -231,12 +231,12 @@ def test_annotations_of_a_pod_that_requests_nothing_are_not_evaluated() -> None:
 def test_what_has_no_effect_is_reported(
     limits: Amounts, notes: Mapping[str, str], env: Mapping[str, str], words: str
 ) -> None:
-    (warning,) = accepted(a_pod(asks(limits, env=env), annotations=notes)).warnings
+    (warning,) = accepted(a_pod(needs(limits, env=env), annotations=notes)).warnings
     assert words in warning
 
 
 def test_control_that_is_not_switched_off_is_no_event() -> None:
-    pod = a_pod(asks({"gpu": 1}, env={"CUDA_DISABLE_CONTROL": "false"}))
+    pod = a_pod(needs({"gpu": 1}, env={"CUDA_DISABLE_CONTROL": "false"}))
     assert not accepted(pod).warnings
 
 
@@ -280,7 +280,7 @@ def test_an_admitted_pod_is_admitted_again_without_changes(
     options: Mapping[str, Any],
 ) -> None:
     pod = a_pod(
-        asks(
+        needs(
             {k: v for k, v in limits.items() if v is not None},
             {k: v for k, v in requests.items() if v is not None},
         ),

@@ -19,11 +19,11 @@ from tests.dialects.hami.setting import (
     CARD_POLICY,
     Gpu,
     a_gpu_node,
-    asks,
     bound,
     counted,
     lists_of,
     made,
+    needs,
     planned,
 )
 
@@ -83,14 +83,14 @@ def pod_with_init(restart: str, *, init_done: bool) -> Pod:
 )
 def test_memory_of_ended_containers_is_free_again(pod: Pod, free_mib: int) -> None:
     node = a_gpu_node(Gpu("g0", mib=32768))
-    fits = a_pod(asks({"gpu": 1, "mem": free_mib}))
-    over = a_pod(asks({"gpu": 1, "mem": free_mib + 1}))
+    fits = a_pod(needs({"gpu": 1, "mem": free_mib}))
+    over = a_pod(needs({"gpu": 1, "mem": free_mib + 1}))
     assert plan([over], [node], bound=[pod])[0].verdict == "waiting"
     assert plan([fits], [node], bound=[pod])[0].verdict == "placed"
 
 
 def gpu(**amounts: Any) -> Any:
-    return asks({"gpu": 1, **amounts})
+    return needs({"gpu": 1, **amounts})
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def gpu(**amounts: Any) -> Any:
             [gpu(mem=1000, core=30)], [[], ["uuid1"], ["uuid1"]], id="MUL-03",
         ),
         pytest.param(
-            "binpack", [Gpu("uuid1"), Gpu("uuid2")], [asks({"gpu": 2, "mem": 1000})],
+            "binpack", [Gpu("uuid1"), Gpu("uuid2")], [needs({"gpu": 2, "mem": 1000})],
             [gpu(mem=1000)], [["uuid2", "uuid1"], ["uuid2"]], id="MUL-04",
         ),
         pytest.param(
@@ -145,7 +145,7 @@ def test_one_container_that_does_not_fit_stops_the_pod(
 
 def test_a_sidecar_runs_next_to_the_app_containers() -> None:
     """HAMi takes it for an init container and gives its memory away twice."""
-    pod = a_pod(gpu(mem=5000), init=(asks({"gpu": 1, "mem": 5000}, sidecar=True),))
+    pod = a_pod(gpu(mem=5000), init=(needs({"gpu": 1, "mem": 5000}, sidecar=True),))
     assert planned(pod, Gpu("a", mib=8192)).verdict == "waiting"
 
 

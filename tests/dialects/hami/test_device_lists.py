@@ -15,7 +15,7 @@ from tessera_core.dialect_kit.hami_format import (
 from tessera_schema.cards import MIB
 from tessera_schema.requests import Role
 from tessera_testing.builders import a_card, a_container, a_pod
-from tests.dialects.hami.setting import ALLOCATED, asks, bound, made
+from tests.dialects.hami.setting import ALLOCATED, bound, made, needs
 
 ONE = DeviceListEntry("UUID1", "Type1", 1000, 30)
 CARDS = [a_card("a", 0, vendor="nvidia"), a_card("b", 1, vendor="nvidia")]
@@ -115,7 +115,7 @@ def test_a_list_without_empty_places_is_matched_with_the_containers_that_request
     """HAMi leaves out NVIDIA's containers without cards; what they hold must not be lost."""
     pod = a_pod(
         a_container(name="plain"),
-        asks({"gpu": 1}, name="gpu"),
+        needs({"gpu": 1}, name="gpu"),
         init=(a_container(name="setup"),),
         annotations={ALLOCATED: "a,NVIDIA,100,10:;"},
         node="n1",
@@ -135,7 +135,7 @@ def test_a_list_without_empty_places_is_matched_with_the_containers_that_request
     ],
 )
 def test_what_cannot_be_attributed_is_a_problem_not_a_guess(text: str, problem: str) -> None:
-    pod = a_pod(asks({"gpu": 1}), annotations={ALLOCATED: text}, node="n1")
+    pod = a_pod(needs({"gpu": 1}), annotations={ALLOCATED: text}, node="n1")
     held = made().recorded(pod, CARDS)
     assert held is not None
     assert not held.shares
@@ -144,4 +144,4 @@ def test_what_cannot_be_attributed_is_a_problem_not_a_guess(text: str, problem: 
 
 
 def test_a_pod_without_the_list_holds_nothing_of_this_dialect() -> None:
-    assert made().recorded(a_pod(asks({"gpu": 1}), node="n1"), CARDS) is None
+    assert made().recorded(a_pod(needs({"gpu": 1}), node="n1"), CARDS) is None

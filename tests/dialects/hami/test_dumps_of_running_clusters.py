@@ -17,15 +17,15 @@ from tests.dialects.hami.setting import (
     REGISTER,
     SCORE,
     a_gpu_node,
-    asks,
     counted,
     made,
+    needs,
     picks,
 )
 
 CARDS = [a_card("a", 0, vendor="nvidia"), a_card("b", 1, vendor="nvidia")]
 PLAIN = a_container({"cpu": 1})
-SLICE = asks({"gpu": 1, "mem": 1000})
+SLICE = needs({"gpu": 1, "mem": 1000})
 
 
 def serving(node: Node, amounts: Mapping[str, Quantity]) -> Node:
@@ -36,8 +36,8 @@ def serving(node: Node, amounts: Mapping[str, Quantity]) -> Node:
 @pytest.mark.parametrize(
     ("containers", "positions"),
     [
-        pytest.param((PLAIN, asks({"gpu": 1, "pct": 150})), [1], id="bent by HAMi, refused by us"),
-        pytest.param((asks({"gpu": 1, "mem": "1500m"}), PLAIN), [0], id="no whole number"),
+        pytest.param((PLAIN, needs({"gpu": 1, "pct": 150})), [1], id="bent by HAMi, refused by us"),
+        pytest.param((needs({"gpu": 1, "mem": "1500m"}), PLAIN), [0], id="no whole number"),
         pytest.param((PLAIN, a_container({"example.com/gpu": 1})), [1], id="names of another time"),
         pytest.param((PLAIN, PLAIN), [1], id="asks for nothing any more"),
     ],
@@ -117,12 +117,12 @@ def test_a_card_without_neighbours_has_no_scores() -> None:
 
 
 def test_warnings_name_the_field_that_the_manifest_has() -> None:
-    (outcome,) = plan([a_pod(asks({}, {"gpu": 1, "mem": 1, "core": 250}))], [a_gpu_node("a")])
+    (outcome,) = plan([a_pod(needs({}, {"gpu": 1, "mem": 1, "core": 250}))], [a_gpu_node("a")])
     assert outcome.warnings[0].startswith("spec.containers[0].resources.requests[")
 
 
 def test_a_priority_alone_is_reported_to_request_no_card() -> None:
-    (outcome,) = plan([a_pod(asks({"priority": 1}))], [a_gpu_node("a")])
+    (outcome,) = plan([a_pod(needs({"priority": 1}))], [a_gpu_node("a")])
     assert outcome.verdict == "ignored"
     assert outcome.warnings == (
         "spec.containers[0].resources.limits[nvidia.com/priority]: not used: no cards are asked; "
@@ -133,7 +133,7 @@ def test_a_priority_alone_is_reported_to_request_no_card() -> None:
 def test_a_card_that_fell_off_the_node_leaves_the_pods_other_card_taken() -> None:
     """Counted by its requests the pod would be taken to hold other cards than it does."""
     pod = a_pod(
-        asks({"gpu": 2, "mem": 8000}), node="n1", name="running",
+        needs({"gpu": 2, "mem": 8000}), node="n1", name="running",
         annotations={ALLOCATED: "a,NVIDIA,8000,0:gone,NVIDIA,8000,0:;"},
     )  # fmt: skip
     held = made().recorded(pod, CARDS)
@@ -141,7 +141,7 @@ def test_a_card_that_fell_off_the_node_leaves_the_pods_other_card_taken() -> Non
     assert [(s.card, s.index) for s in held.shares] == [("a", 0), ("gone", -1)]
     (outcome,) = plan([a_pod(SLICE)], [a_gpu_node("a", "b", "c")], bound=[pod])
     assert picks(outcome) == ["c"]
-    big = a_pod(asks({"gpu": 3, "mem": 1000}))
+    big = a_pod(needs({"gpu": 3, "mem": 1000}))
     (outcome,) = plan([big], [a_gpu_node("a", "b", "c")], bound=[pod])
     assert counted(outcome) == {
         "n1": "1/3 CardInsufficientMemory, 2/3 AllocatedCardsInsufficientRequest"

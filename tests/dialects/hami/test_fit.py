@@ -17,8 +17,8 @@ from tests.dialects.hami.setting import (
     NUMA_BIND,
     Gpu,
     a_gpu_node,
-    asks,
     counted,
+    needs,
     picks,
     planned,
 )
@@ -78,7 +78,7 @@ Amounts = Mapping[str, Quantity]
 def test_a_card_is_refused_for_the_first_reason(
     gpu: Gpu, limits: Amounts, notes: Mapping[str, str], reason: str
 ) -> None:
-    pod = a_pod(asks(limits), annotations=notes)
+    pod = a_pod(needs(limits), annotations=notes)
     assert counted(planned(pod, gpu)) == {"n1": reason}
 
 
@@ -86,9 +86,9 @@ def test_a_card_whose_cores_are_all_promised_takes_nobody() -> None:
     """FIT-N09: not even those who ask for no cores."""
     half = {"gpu": 1, "mem": 1, "core": 50}
     pods = [
-        a_pod(asks(half), name="a"),
-        a_pod(asks(half), name="b"),
-        a_pod(asks({"gpu": 1, "mem": 512}), name="c"),
+        a_pod(needs(half), name="a"),
+        a_pod(needs(half), name="b"),
+        a_pod(needs({"gpu": 1, "mem": 512}), name="c"),
     ]
     *_, last = plan(pods, [a_gpu_node(Gpu("dev-0", mib=1280, slots=100))])
     assert counted(last) == {"n1": "1/1 CardComputeUnitsExhausted"}
@@ -111,7 +111,7 @@ def test_a_card_whose_cores_are_all_promised_takes_nobody() -> None:
     ],
 )  # fmt: skip
 def test_a_card_that_fits_is_taken(gpus: list[Gpu], limits: Amounts, want: list[str]) -> None:
-    assert picks(planned(a_pod(asks(limits)), *gpus)) == want
+    assert picks(planned(a_pod(needs(limits)), *gpus)) == want
 
 
 def test_several_cards_are_different_cards() -> None:
@@ -120,7 +120,7 @@ def test_several_cards_are_different_cards() -> None:
         Gpu("dev-0", mib=1280, slots=100, used=20, used_cores=10),
         Gpu("dev-1", mib=1280, slots=1, used=1),
     )
-    pod = a_pod(asks({"gpu": 2, "mem": 512, "core": 20}))
+    pod = a_pod(needs({"gpu": 2, "mem": 512, "core": 20}))
     assert counted(planned(pod, *gpus)) == {
         "n1": "1/2 AllocatedCardsInsufficientRequest, 1/2 CardTimeSlicingExhausted"
     }
@@ -135,13 +135,13 @@ def test_several_cards_are_different_cards() -> None:
     ],
 )
 def test_more_cards_than_the_node_has_is_a_reason_of_the_node(gpus: list[str], count: int) -> None:
-    outcome = planned(a_pod(asks({"gpu": count, "mem": 512, "core": 20})), *gpus)
+    outcome = planned(a_pod(needs({"gpu": count, "mem": 512, "core": 20})), *gpus)
     assert [w.reason.wire for w in outcome.reasons] == ["NodeInsufficientDevice"]
 
 
 def test_a_node_without_the_vendors_cards_is_not_registered() -> None:
     """FIT-N25 and SIM-03."""
-    (outcome,) = plan([a_pod(asks({"gpu": 1}))], [a_node()])
+    (outcome,) = plan([a_pod(needs({"gpu": 1}))], [a_node()])
     assert [w.reason.wire for w in outcome.reasons] == ["NodeHasNoCards"]
     assert "node unregistered" in outcome.reasons[0].message
 
@@ -158,7 +158,7 @@ def test_a_node_without_the_vendors_cards_is_not_registered() -> None:
 )
 def test_a_node_of_which_cards_are_expected_is_called_unregistered(said: dict[str, Any]) -> None:
     nodes = [a_node("plain"), a_node("other", labels={"gpu": "off"}), a_node("n1", **said)]
-    (outcome,) = plan([a_pod(asks({"gpu": 1}))], nodes)
+    (outcome,) = plan([a_pod(needs({"gpu": 1}))], nodes)
     assert {w.node: w.reason.wire for w in outcome.reasons} == {
         "n1": "NodeUnregistered", "other": "NodeHasNoCards", "plain": "NodeHasNoCards",
     }  # fmt: skip
@@ -167,7 +167,7 @@ def test_a_node_of_which_cards_are_expected_is_called_unregistered(said: dict[st
 
 def test_cordoned_cards_take_no_new_pods() -> None:
     """FIT-N15."""
-    pod = a_pod(asks({"gpu": 1, "mem": 64, "core": 50}))
+    pod = a_pod(needs({"gpu": 1, "mem": 64, "core": 50}))
     outcome = planned(pod, "dev-0", "dev-1", notes={CORDON: "dev-0,dev-1"})
     assert counted(outcome) == {"n1": "2/2 CardCordoned"}
 
@@ -177,7 +177,7 @@ def test_bound_cards_are_on_one_numa_node(policy: str) -> None:
     """FIT-N16."""
     gpus = (Gpu("dev-0", numa=1), Gpu("dev-1", numa=1), Gpu("dev-2", numa=0))
     pod = a_pod(
-        asks({"gpu": 2, "mem": 100, "core": 10}),
+        needs({"gpu": 2, "mem": 100, "core": 10}),
         annotations={NUMA_BIND: "true", CARD_POLICY: policy},
     )
     assert picks(planned(pod, *gpus)) == ["dev-1", "dev-0"]
@@ -186,7 +186,7 @@ def test_bound_cards_are_on_one_numa_node(policy: str) -> None:
 @pytest.mark.parametrize("policy", ["spread", "topology-aware"])
 def test_cards_that_are_on_no_one_numa_node_are_not_given(policy: str) -> None:
     gpus = (Gpu("dev-0", numa=1), Gpu("dev-1", numa=1), Gpu("dev-2", numa=0))
-    pod = a_pod(asks({"gpu": 3, "mem": 100}), annotations={NUMA_BIND: "1", CARD_POLICY: policy})
+    pod = a_pod(needs({"gpu": 3, "mem": 100}), annotations={NUMA_BIND: "1", CARD_POLICY: policy})
     assert counted(planned(pod, *gpus)) == {"n1": "3/3 NumaNotFit"}
 
 
@@ -196,26 +196,26 @@ USED_AND_IDLE = (Gpu("used", used=1), Gpu("idle"))
 
 def test_mutex_takes_idle_cards_only() -> None:
     """FIT-N18 and FIT-N19."""
-    one = a_pod(asks({"gpu": 1, "mem": 100, "core": 10}), annotations=MUTEX)
-    two = a_pod(asks({"gpu": 2, "mem": 100, "core": 10}), annotations=MUTEX)
+    one = a_pod(needs({"gpu": 1, "mem": 100, "core": 10}), annotations=MUTEX)
+    two = a_pod(needs({"gpu": 2, "mem": 100, "core": 10}), annotations=MUTEX)
     assert picks(planned(one, *USED_AND_IDLE)) == ["idle"]
     assert planned(two, *USED_AND_IDLE).verdict == "waiting"
 
 
 def test_mutex_in_a_chain_is_a_filter_too() -> None:
-    pod = a_pod(asks({"gpu": 1, "mem": 100}), annotations={CARD_POLICY: "mutex,binpack"})
+    pod = a_pod(needs({"gpu": 1, "mem": 100}), annotations={CARD_POLICY: "mutex,binpack"})
     assert picks(planned(pod, *USED_AND_IDLE)) == ["idle"]
 
 
 def test_a_percentage_of_0_is_the_whole_memory() -> None:
     """FIT-N20."""
-    outcome = planned(a_pod(asks({"gpu": 1, "pct": 0})), Gpu("dev-0", mib=11264))
+    outcome = planned(a_pod(needs({"gpu": 1, "pct": 0})), Gpu("dev-0", mib=11264))
     assert outcome.grant is not None
     assert [s.memory_bytes for s in outcome.grant.shares] == [11264 * MIB]
 
 
 def test_a_card_that_is_given_whole_is_shut() -> None:
-    whole, part = a_pod(asks({"gpu": 1}), name="whole"), a_pod(asks({"gpu": 1, "mem": 1}))
+    whole, part = a_pod(needs({"gpu": 1}), name="whole"), a_pod(needs({"gpu": 1, "mem": 1}))
     first, second = plan([whole, part], [a_gpu_node(Gpu("dev-0"))])
     assert first.verdict == "placed"
     assert second.verdict == "waiting"

@@ -17,7 +17,7 @@ from tessera_core.vendors.nvidia import pair_closeness
 from tessera_schema.kube import Quantity
 from tessera_schema.requests import Policy, Request
 from tessera_testing.builders import a_card, a_pod
-from tests.dialects.hami.setting import CARD_POLICY, SCORE, asks, picks, planned
+from tests.dialects.hami.setting import CARD_POLICY, SCORE, needs, picks, planned
 
 Pairs = Mapping[tuple[str, str], int]
 
@@ -67,19 +67,19 @@ THREE, SIX = ["dev-0", "dev-1", "dev-2"], list("abcdef")
 def test_cards_are_chosen_by_their_links(
     ids: Sequence[str], pairs: Pairs, other: int, limits: Mapping[str, Quantity], want: list[str]
 ) -> None:
-    pod = a_pod(asks(limits), annotations={CARD_POLICY: "topology-aware"})
+    pod = a_pod(needs(limits), annotations={CARD_POLICY: "topology-aware"})
     assert picks(planned(pod, *ids, notes={SCORE: scores(ids, pairs, other)})) == want
 
 
 def test_without_the_policy_links_do_not_matter() -> None:
     notes = {SCORE: scores(THREE, {("dev-0", "dev-1"): 100})}
-    assert picks(planned(a_pod(asks({"gpu": 2})), *THREE, notes=notes)) == ["dev-2", "dev-1"]
+    assert picks(planned(a_pod(needs({"gpu": 2})), *THREE, notes=notes)) == ["dev-2", "dev-1"]
 
 
 def test_the_cluster_may_be_topology_aware_by_default() -> None:
     notes = {SCORE: scores(THREE, {("dev-0", "dev-1"): 100})}
     config = {"hami": {"gpu_scheduler_policy": "topology-aware"}}
-    pod = a_pod(asks({"gpu": 2}))
+    pod = a_pod(needs({"gpu": 2}))
     assert picks(planned(pod, *THREE, notes=notes, config=config)) == ["dev-1", "dev-0"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from tessera_schema.requests import CardKey
 from tessera_testing.builders import a_node, a_pod
 from tessera_testing.plan import plan
-from tests.dialects.hami.setting import CARD_POLICY, Gpu, asks, counted, planned, request_of
+from tests.dialects.hami.setting import CARD_POLICY, Gpu, counted, needs, planned, request_of
 
 USE = "nvidia.com/use-gpuuuid"
 NOUSE = "nvidia.com/nouse-gpuuuid"
@@ -19,7 +19,7 @@ MODE = "nvidia.com/vgpu-mode"
 
 
 def placed(notes: Mapping[str, str], *gpus: Gpu) -> bool:
-    pod = a_pod(asks({"gpu": 1, "mem": 1}), annotations=notes)
+    pod = a_pod(needs({"gpu": 1, "mem": 1}), annotations=notes)
     return planned(pod, *gpus).verdict == "placed"
 
 
@@ -78,13 +78,13 @@ def test_cards_are_matched_by_mode(wanted: str, mode: str, *, fits: bool) -> Non
 
 @pytest.mark.parametrize("notes", [{}, {MODE: "mig"}, {MODE: "hami-core,mig"}])
 def test_cards_in_mig_mode_are_left_alone(notes: Mapping[str, str]) -> None:
-    pod = a_pod(asks({"gpu": 1}), annotations=notes)
+    pod = a_pod(needs({"gpu": 1}), annotations=notes)
     assert counted(planned(pod, Gpu("abc", mode="mig"))) == {"n1": "1/1 ModeNotFit"}
 
 
 @pytest.mark.parametrize("mode", ["", "hami-core", "mps", "mig"])
 def test_a_pod_that_requests_mig_waits_and_learns_why(mode: str) -> None:
-    pod = a_pod(asks({"gpu": 1, "mem": 1}), annotations={MODE: "mig"})
+    pod = a_pod(needs({"gpu": 1, "mem": 1}), annotations={MODE: "mig"})
     outcome = planned(pod, Gpu("abc", mode=mode))
     assert counted(outcome) == {"n1": "1/1 ModeNotFit"}
     assert outcome.reasons[0].message.endswith(
@@ -96,7 +96,7 @@ def test_a_pod_that_requests_mig_waits_and_learns_why(mode: str) -> None:
 
 def test_nor_is_it_given_a_card_that_is_only_counted() -> None:
     node = a_node("n1", capacity={"tencent.com/vcuda-core": 100, "tencent.com/vcuda-memory": 64})
-    pod = a_pod(asks({"gpu": 1, "mem": 1}), annotations={MODE: "mig"})
+    pod = a_pod(needs({"gpu": 1, "mem": 1}), annotations={MODE: "mig"})
     (outcome,) = plan([pod], [node])
     assert [why.reason.wire for why in outcome.reasons] == ["ModeNotFit"]
 
@@ -104,14 +104,14 @@ def test_nor_is_it_given_a_card_that_is_only_counted() -> None:
 def test_links_of_a_chain_are_trimmed() -> None:
     """MAT-14."""
     policy = request_of(
-        a_pod(asks({"gpu": 1}), annotations={CARD_POLICY: "mutex, spread, numa"})
+        a_pod(needs({"gpu": 1}), annotations={CARD_POLICY: "mutex, spread, numa"})
     ).policy
     assert policy.cards == (CardKey.SPREAD, CardKey.NUMA_HIGH)
     assert policy.idle_cards_only
 
 
 def test_a_wanted_card_that_is_nowhere_is_reported() -> None:
-    pod = a_pod(asks({"gpu": 1}), annotations={USE: "abx"})
+    pod = a_pod(needs({"gpu": 1}), annotations={USE: "abx"})
     outcome = planned(pod, Gpu("abc"))
     assert counted(outcome) == {"n1": "1/1 CardUuidMismatch"}
     assert any("card abx is on no node" in w for w in outcome.warnings)

@@ -19,8 +19,8 @@ from tests.dialects.hami.setting import (
     WEIGHTS,
     Gpu,
     a_gpu_node,
-    asks,
     holders,
+    needs,
     picks,
     planned,
     rejected,
@@ -74,7 +74,7 @@ def test_nodes_are_packed_or_spread(notes: Mapping[str, str], order: NodeOrder) 
 
 
 def first(notes: Mapping[str, str], *gpus: Gpu) -> str:
-    pod = a_pod(asks({"gpu": 1, "mem": 100, "core": 10}), annotations=notes)
+    pod = a_pod(needs({"gpu": 1, "mem": 100, "core": 10}), annotations=notes)
     return picks(planned(pod, *gpus))[0]
 
 
@@ -150,7 +150,7 @@ def test_weights_turn_the_order_of_cards() -> None:
 
     def picked(weights: str) -> list[str]:
         notes = {CARD_POLICY: "binpack", WEIGHTS: weights}
-        return picks(planned(a_pod(asks({"gpu": 1, "pct": 40}), annotations=notes), *cards))
+        return picks(planned(a_pod(needs({"gpu": 1, "pct": 40}), annotations=notes), *cards))
 
     assert picked("slot=1,core=1,memory=1") == ["a"]
     assert picked("slot=5,core=1,memory=1") == ["b"]
@@ -183,7 +183,7 @@ def test_the_node_policy_chooses_the_node(policy: str, want: str) -> None:
     busy, quiet = Gpu("i0", used=2), Gpu("j0", used=1)
     nodes = [a_gpu_node(busy, name="i"), a_gpu_node(quiet, name="j")]
     bound = [*holders([busy], "i"), *holders([quiet], "j")]
-    pod = a_pod(asks({"gpu": 1, "mem": 1}), annotations={NODE_POLICY: policy})
+    pod = a_pod(needs({"gpu": 1, "mem": 1}), annotations={NODE_POLICY: policy})
     assert plan([pod], nodes, bound=bound)[0].node == want
 
 
@@ -219,8 +219,8 @@ def test_node_and_card_policies_are_independent(
     want: tuple[str, list[str]],
 ) -> None:  # fmt: skip
     pod = a_pod(
-        asks({"gpu": 1, **app}),
-        init=(asks({"gpu": 1, **init}),) if init else (),
+        needs({"gpu": 1, **app}),
+        init=(needs({"gpu": 1, **init}),) if init else (),
         annotations={NODE_POLICY: node, CARD_POLICY: card},
     )
     nodes = [a_gpu_node(*NODE1, name="node1"), a_gpu_node(*NODE2, name="node2")]
@@ -232,7 +232,7 @@ def test_the_clusters_policies_hold_where_the_pod_is_silent() -> None:
     config = {"hami": {"node_scheduler_policy": "spread", "gpu_scheduler_policy": "binpack"}}
     nodes = [a_gpu_node(*NODE1, name="node1"), a_gpu_node(*NODE2, name="node2")]
     (outcome,) = plan(
-        [a_pod(asks({"gpu": 1, "mem": 1000, "core": 20}))], nodes,
+        [a_pod(needs({"gpu": 1, "mem": 1000, "core": 20}))], nodes,
         bound=[*holders(NODE1, "node1"), *holders(NODE2, "node2")], config=config,
     )  # fmt: skip
     assert (outcome.node, picks(outcome)) == ("node1", ["device1"])
@@ -267,6 +267,6 @@ def test_weights_are_read(text: str, weights: Weights) -> None:
     ],
 )
 def test_malformed_weights_are_refused(text: str) -> None:
-    answer = rejected(a_pod(asks({"gpu": 1}), annotations={WEIGHTS: text}))
+    answer = rejected(a_pod(needs({"gpu": 1}), annotations={WEIGHTS: text}))
     assert answer.field == f"metadata.annotations[{WEIGHTS}]"
     assert "slot=1,core=1,memory=3" in answer.remedy

@@ -19,8 +19,8 @@ from tests.dialects.hami.setting import (
     MEM,
     Gpu,
     a_gpu_node,
-    asks,
     made,
+    needs,
     picks,
 )
 
@@ -34,7 +34,7 @@ def limit(mem: int | None = None, core: float | None = None) -> Limit:
 
 
 def gpu(**amounts: Any) -> Container:
-    return asks({"gpu": 1, **amounts})
+    return needs({"gpu": 1, **amounts})
 
 
 USED = a_pod(gpu(mem=500, core=100), gpu(mem=500, core=100), node="n1", name="used")
@@ -76,9 +76,9 @@ CARDS = [Gpu(f"g{i}", mib=mib) for i, mib in enumerate((2000, 8000, 4000, 6000))
     ("limits", "pod", "want"),
     [
         pytest.param(
-            limit(4000, 200), a_pod(asks({"gpu": 2, "core": 100, "mem": 2000})), 2, id="QUO-12"
+            limit(4000, 200), a_pod(needs({"gpu": 2, "core": 100, "mem": 2000})), 2, id="QUO-12"
         ),
-        pytest.param(limit(2000, 100), a_pod(asks({"gpu": 1})), ["g0"], id="QUO-14"),
+        pytest.param(limit(2000, 100), a_pod(needs({"gpu": 1})), ["g0"], id="QUO-14"),
     ],
 )
 def test_quota_is_checked_with_what_each_card_really_takes(
@@ -91,7 +91,7 @@ def test_quota_is_checked_with_what_each_card_really_takes(
 
 def test_cards_that_quota_forbids_are_distinguished() -> None:
     """QUO-13: two cards of 3000 MiB are more than 4000."""
-    pod = a_pod(asks({"gpu": 2, "core": 60, "mem": 3000}))
+    pod = a_pod(needs({"gpu": 2, "core": 60, "mem": 3000}))
     (outcome,) = plan([pod], [a_gpu_node(*CARDS)], limits=[limit(4000, 200)])
     assert outcome.verdict == "waiting"
     assert {w.reason.wire for w in outcome.reasons} == {"ResourceQuotaNotFit"}

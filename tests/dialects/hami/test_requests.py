@@ -12,7 +12,7 @@ from tessera_schema.cards import MIB
 from tessera_schema.kube import Quantity
 from tessera_schema.requests import Role
 from tessera_testing.builders import a_container, a_pod
-from tests.dialects.hami.setting import MEM, accepted, asks, rejected, request_of
+from tests.dialects.hami.setting import MEM, accepted, needs, rejected, request_of
 
 Amounts = Mapping[str, Quantity]
 
@@ -40,14 +40,14 @@ Amounts = Mapping[str, Quantity]
 def test_amounts_are_per_card(
     limits: Amounts, options: Mapping[str, Any], want: tuple[int, int, int, int]
 ) -> None:
-    r = request_of(a_pod(asks(limits)), **options)
+    r = request_of(a_pod(needs(limits)), **options)
     assert (r.count, r.memory_bytes // MIB, r.memory_percent, r.cores_percent) == want
     assert (r.vendor, r.dialect, r.owns_whole_cores) == ("nvidia", "hami", True)
 
 
 def test_limits_come_before_requests() -> None:
-    assert request_of(a_pod(asks({"gpu": 2, "mem": 5}, {"gpu": 1, "mem": 7}))).count == 2
-    assert request_of(a_pod(asks({}, {"gpu": 3, "mem": 7}))).count == 3
+    assert request_of(a_pod(needs({"gpu": 2, "mem": 5}, {"gpu": 1, "mem": 7}))).count == 2
+    assert request_of(a_pod(needs({}, {"gpu": 3, "mem": 7}))).count == 3
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_limits_come_before_requests() -> None:
 def test_what_the_original_drops_or_bends_is_refused(
     limits: Amounts, options: Mapping[str, Any]
 ) -> None:
-    assert rejected(a_pod(asks(limits)), **options).remedy
+    assert rejected(a_pod(needs(limits)), **options).remedy
 
 
 def test_memory_in_bytes_is_refused_with_the_number_that_would_do() -> None:
-    answer = rejected(a_pod(asks({"gpu": 1, "mem": "16Gi"})))
+    answer = rejected(a_pod(needs({"gpu": 1, "mem": "16Gi"})))
     assert answer.message == (
         f"spec.containers[0].resources.limits[{MEM}]: 16Gi: 16Gi is 17179869184: this resource "
         "counts MiB, and no card has that much. For 16 GiB write 16384."
@@ -95,8 +95,8 @@ def test_quantities_read_as_in_go(quantity: str, as_int: int | None, rounded: in
 
 def test_every_container_has_requests_of_its_own_in_spec_order() -> None:
     pod = a_pod(
-        a_container(name="plain"), asks({"gpu": 1}, name="app"),
-        init=(asks({"gpu": 1}, name="init"), asks({"gpu": 1}, name="side", sidecar=True)),
+        a_container(name="plain"), needs({"gpu": 1}, name="app"),
+        init=(needs({"gpu": 1}, name="init"), needs({"gpu": 1}, name="side", sidecar=True)),
     )  # fmt: skip
     assert [(c.container, c.position, c.role) for c in accepted(pod).containers] == [
         ("init", 0, Role.INIT),

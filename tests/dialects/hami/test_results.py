@@ -14,7 +14,7 @@ from tessera_core.registry.registry import load
 from tessera_schema.verdicts import PlanOutcome
 from tessera_testing.builders import a_container, a_pod
 from tessera_testing.plan import NOW_NS
-from tests.dialects.hami.setting import ALLOCATED, Gpu, a_gpu_node, asks, planned
+from tests.dialects.hami.setting import ALLOCATED, Gpu, a_gpu_node, needs, planned
 
 CACHE = "CUDA_DEVICE_MEMORY_SHARED_CACHE"
 
@@ -25,7 +25,7 @@ def env_of(outcome: PlanOutcome, container: str = "c0") -> dict[str, str]:
 
 def test_the_binding_carries_hamis_annotations() -> None:
     """ENC-29 and what every HAMi pod carries."""
-    outcome = planned(a_pod(asks({"gpu": 1, "mem": 2000, "core": 1})), Gpu("nvidia-device-0"))
+    outcome = planned(a_pod(needs({"gpu": 1, "mem": 2000, "core": 1})), Gpu("nvidia-device-0"))
     seconds = str(NOW_NS // 10**9)
     notes = {k: v for k, v in outcome.annotations.items() if k.startswith("hami.io/")}
     assert notes == {
@@ -40,7 +40,7 @@ def test_the_binding_carries_hamis_annotations() -> None:
 
 def test_containers_without_cards_keep_their_place_in_the_list() -> None:
     pod = a_pod(
-        a_container(), asks({"gpu": 2, "mem": 10, "core": 20}), init=(asks({"gpu": 1, "mem": 5}),)
+        a_container(), needs({"gpu": 2, "mem": 10, "core": 20}), init=(needs({"gpu": 1, "mem": 5}),)
     )
     text = planned(pod, "a", "b").annotations[ALLOCATED]
     assert text == encode_lists(
@@ -53,7 +53,9 @@ def test_containers_without_cards_keep_their_place_in_the_list() -> None:
 
 
 def test_what_was_written_is_read_back_as_what_was_granted() -> None:
-    pod = a_pod(a_container(), asks({"gpu": 2, "mem": 10, "core": 100}), asks({"gpu": 1, "mem": 1}))
+    pod = a_pod(
+        a_container(), needs({"gpu": 2, "mem": 10, "core": 100}), needs({"gpu": 1, "mem": 1})
+    )
     outcome = planned(pod, "a", "b", "c")
     hami = load().dialects["hami"]
     written = a_pod(*pod.spec.containers, annotations={ALLOCATED: outcome.annotations[ALLOCATED]})
@@ -66,14 +68,14 @@ def test_what_was_written_is_read_back_as_what_was_granted() -> None:
 
 def test_result_keys_on_a_new_pod_are_stripped() -> None:
     forged = {ALLOCATED: "other,NVIDIA,1,1:;", "hami.io/vgpu-node": "elsewhere"}
-    outcome = planned(a_pod(asks({"gpu": 1, "mem": 1}), annotations=forged), "a")
+    outcome = planned(a_pod(needs({"gpu": 1, "mem": 1}), annotations=forged), "a")
     assert outcome.annotations[ALLOCATED] == "a,NVIDIA,1,0:;"
     assert any("removed" in w for w in outcome.warnings)
 
 
 def test_a_container_is_given_its_cards_and_limits() -> None:
     """ALC-04, as far as the node's answer goes."""
-    env = env_of(planned(a_pod(asks({"gpu": 1, "mem": 3000, "core": 50})), "GPU-03f69c50"))
+    env = env_of(planned(a_pod(needs({"gpu": 1, "mem": 3000, "core": 50})), "GPU-03f69c50"))
     cache = env.pop(CACHE)
     assert env == {
         "NVIDIA_VISIBLE_DEVICES": "GPU-03f69c50",
@@ -85,7 +87,7 @@ def test_a_container_is_given_its_cards_and_limits() -> None:
 
 
 def test_several_cards_have_a_limit_each_in_the_order_of_selection() -> None:
-    env = env_of(planned(a_pod(asks({"gpu": 2, "pct": 50})), Gpu("a", mib=100), Gpu("b", mib=300)))
+    env = env_of(planned(a_pod(needs({"gpu": 2, "pct": 50})), Gpu("a", mib=100), Gpu("b", mib=300)))
     assert env["NVIDIA_VISIBLE_DEVICES"] == "b,a"
     assert env["CUDA_DEVICE_MEMORY_LIMIT_0"] == "150m"
     assert env["CUDA_DEVICE_MEMORY_LIMIT_1"] == "50m"
@@ -93,7 +95,7 @@ def test_several_cards_have_a_limit_each_in_the_order_of_selection() -> None:
 
 
 def test_a_usage_file_is_named_by_pod_and_container() -> None:
-    pod = a_pod(*(asks({"gpu": 1, "mem": 1}) for _ in range(40)))
+    pod = a_pod(*(needs({"gpu": 1, "mem": 1}) for _ in range(40)))
     outcome = planned(pod, *(Gpu(f"g{n}") for n in range(40)))
     for n in range(40):
         name = uuid5(NAMESPACE_OID, f"{pod.metadata.uid}/c{n}")
@@ -101,27 +103,27 @@ def test_a_usage_file_is_named_by_pod_and_container() -> None:
 
 
 def test_every_container_has_its_own_usage_file_and_keeps_it() -> None:
-    pod = a_pod(asks({"gpu": 1, "mem": 1}), asks({"gpu": 1, "mem": 1}))
+    pod = a_pod(needs({"gpu": 1, "mem": 1}), needs({"gpu": 1, "mem": 1}))
     first, again = planned(pod, "a"), planned(pod, "a")
     assert env_of(first, "c0")[CACHE] != env_of(first, "c1")[CACHE]
     assert env_of(first, "c0")[CACHE] == env_of(again, "c0")[CACHE]
 
 
 def test_the_hook_is_preloaded_read_only() -> None:
-    given = planned(a_pod(asks({"gpu": 1})), "a").injections["c0"]
+    given = planned(a_pod(needs({"gpu": 1})), "a").injections["c0"]
     assert {m.destination for m in given.mounts} == {HOOK_LIBRARY, PRELOAD}
     assert all(m.read_only for m in given.mounts)
     assert not given.devices
 
 
 def test_containers_without_cards_are_given_nothing() -> None:
-    outcome = planned(a_pod(a_container(name="plain"), asks({"gpu": 1})), "a")
+    outcome = planned(a_pod(a_container(name="plain"), needs({"gpu": 1})), "a")
     assert "plain" not in outcome.injections
     assert load().vendors["nvidia"].deny == {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
 def test_a_limit_is_never_0_which_would_be_none() -> None:
-    env = env_of(planned(a_pod(asks({"gpu": 1, "pct": 1})), Gpu("a", mib=50)))
+    env = env_of(planned(a_pod(needs({"gpu": 1, "pct": 1})), Gpu("a", mib=50)))
     assert env["CUDA_DEVICE_MEMORY_LIMIT_0"] == "1m"
 
 
@@ -158,6 +160,6 @@ def test_a_limit_is_never_0_which_would_be_none() -> None:
 def test_options_and_the_containers_own_choices_are_followed(
     options: Mapping[str, Any], own: Mapping[str, str], want: Mapping[str, str | None]
 ) -> None:
-    outcome = planned(a_pod(asks({"gpu": 1}, env=own)), "a", config={"hami": options})
+    outcome = planned(a_pod(needs({"gpu": 1}, env=own)), "a", config={"hami": options})
     env = env_of(outcome)
     assert {name: env.get(name) for name in want} == want

@@ -23,7 +23,7 @@ CARD_POLICY = "hami.io/gpu-scheduler-policy"
 TWO = registered(entry("dev-0", 0), entry("dev-1", 1))
 
 
-def ask(**amounts: Quantity) -> Pod:
+def needs(**amounts: Quantity) -> Pod:
     return a_pod(a_container(new(**amounts)))
 
 
@@ -32,12 +32,12 @@ def holding(text: str, **amounts: Quantity) -> Pod:
 
 
 def test_of_equal_cards_the_last_is_chosen() -> None:  # FIT-I01
-    assert given(outcome(ask(gpu=1, mem=1, core=50), TWO)) == [("c0", "dev-1", 256, 50)]
+    assert given(outcome(needs(gpu=1, mem=1, core=50), TWO)) == [("c0", "dev-1", 256, 50)]
 
 
 def test_a_model_keeps_to_its_cards() -> None:  # FIT-I03
     other = registered(entry("dev-0", model="OtherType"))
-    assert why(outcome(ask(gpu=1, mem=2), other)) == ["CardTypeMismatch"]
+    assert why(outcome(needs(gpu=1, mem=2), other)) == ["CardTypeMismatch"]
 
 
 def test_mutex_needs_an_idle_card() -> None:  # FIT-I04
@@ -52,14 +52,14 @@ def test_mutex_needs_an_idle_card() -> None:  # FIT-I04
 
 def test_a_card_in_bad_health_is_not_used() -> None:  # FIT-I05
     node = registered(entry("dev-0", health="false"))
-    assert why(outcome(ask(gpu=1, mem=1, core=50), node)) == ["CardNotHealth"]
+    assert why(outcome(needs(gpu=1, mem=1, core=50), node)) == ["CardNotHealth"]
 
 
 def test_a_plugin_that_went_away_takes_its_cards_along() -> None:
     gone = registered(entry("dev-0"), capacity=new(gpu=0))
-    assert why(outcome(ask(gpu=1), gone)) == ["CardNotHealth"]
+    assert why(outcome(needs(gpu=1), gone)) == ["CardNotHealth"]
     there = registered(entry("dev-0"), capacity=new(gpu=100))
-    assert outcome(ask(gpu=1), there).verdict == "placed"
+    assert outcome(needs(gpu=1), there).verdict == "placed"
 
 
 def test_denied_and_listed_cards() -> None:
@@ -72,15 +72,15 @@ def test_denied_and_listed_cards() -> None:
 def test_all_cores_of_a_card_need_an_idle_card() -> None:
     used = holding("dev-0,MR-V100,256,0:;", gpu=1, mem=1)
     one = registered(entry("dev-0"))
-    assert why(outcome(ask(gpu=1, mem=1, core=100), one, bound=[used])) == [
+    assert why(outcome(needs(gpu=1, mem=1, core=100), one, bound=[used])) == [
         "ExclusiveDeviceAllocateConflict"
     ]
     full = holding("dev-0,MR-V100,256,100:;", gpu=1, mem=1, core=100)
-    assert why(outcome(ask(gpu=1, mem=1), one, bound=[full])) == ["CardComputeUnitsExhausted"]
+    assert why(outcome(needs(gpu=1, mem=1), one, bound=[full])) == ["CardComputeUnitsExhausted"]
 
 
 def test_several_cards_are_whole_cards() -> None:
-    answer = outcome(ask(gpu=2, mem=1), TWO)
+    answer = outcome(needs(gpu=2, mem=1), TWO)
     assert given(answer) == [("c0", "dev-1", 32768, 100), ("c0", "dev-0", 32768, 100)]
     assert answer.grant is not None
     assert all(s.exclusive for s in answer.grant.shares)
@@ -104,7 +104,7 @@ def test_a_node_that_counts_what_it_registers_serves_both_forms() -> None:
 
 
 def test_a_model_is_not_known_on_a_node_that_only_counts() -> None:
-    assert why(outcome(ask(gpu=1), counted(1))) == ["CardTypeMismatch"]
+    assert why(outcome(needs(gpu=1), counted(1))) == ["CardTypeMismatch"]
 
 
 def test_one_container_may_have_cards_of_two_models() -> None:
@@ -157,9 +157,9 @@ def test_init_containers_use_the_card_before() -> None:  # MUL-03
 
 def test_refusals_of_memory_and_cores_are_reported() -> None:  # MUL-05, MUL-06
     busy = holding("dev-0,MR-V100,0,80:dev-1,MR-V100,0,80:;", gpu=1, mem=1, core=80)
-    assert why(outcome(ask(gpu=1, mem=1, core=30), TWO, bound=[busy])) == ["CardInsufficientCore"]
+    assert why(outcome(needs(gpu=1, mem=1, core=30), TWO, bound=[busy])) == ["CardInsufficientCore"]
     small = registered(entry("dev-0", mib=50))
-    assert why(outcome(ask(gpu=1, mem=4), small)) == ["CardInsufficientMemory"]
+    assert why(outcome(needs(gpu=1, mem=4), small)) == ["CardInsufficientMemory"]
 
 
 def test_an_older_list_on_a_bound_pod_counts() -> None:
@@ -172,7 +172,7 @@ def test_an_older_list_on_a_bound_pod_counts() -> None:
 
 
 def test_the_vendors_plugin_serves_the_container() -> None:
-    injection = outcome(ask(gpu=1), TWO).injections["c0"]
+    injection = outcome(needs(gpu=1), TWO).injections["c0"]
     assert (injection.env, injection.mounts, injection.devices) == ({}, (), ())
 
 

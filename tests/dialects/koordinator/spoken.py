@@ -34,7 +34,7 @@ def amounts(text: str) -> dict[str, str]:
     return {NAMES.get(short, short): quantity for short, quantity in pairs}
 
 
-def asks(text: str, **facts: Any) -> Container:
+def needs(text: str, **facts: Any) -> Container:
     return a_container(amounts(text), amounts(text), **facts)
 
 
@@ -42,7 +42,7 @@ def a_koord_pod(*texts: str, name: str = "p", isolation: str = "", **facts: Any)
     """A pod of koord-scheduler with one container for each text."""
     labels = {LABEL: isolation} if isolation else {}
     return a_pod(
-        *(asks(text) for text in texts), name=name, labels=labels, scheduler="koord-scheduler",
+        *(needs(text) for text in texts), name=name, labels=labels, scheduler="koord-scheduler",
         **facts,
     )  # fmt: skip
 

@@ -17,8 +17,8 @@ from tests.dialects.koordinator.spoken import (
     KOORDINATOR,
     NAMES,
     a_koord_pod,
-    asks,
     flat,
+    needs,
 )
 
 
@@ -54,7 +54,7 @@ def test_containers_that_come_to_the_same_names_are_accepted(first: str, second:
 
 
 def test_init_and_sidecar_have_their_roles() -> None:
-    pod = a_pod(asks("gpu=50"), init=(asks("gpu=50"), asks("gpu=50", sidecar=True)))
+    pod = a_pod(needs("gpu=50"), init=(needs("gpu=50"), needs("gpu=50", sidecar=True)))
     answer = admitted(pod)
     assert [c.role for c in answer.containers] == [Role.INIT, Role.SIDECAR, Role.APP]
     assert [c.position for c in answer.containers] == [0, 1, 2]
@@ -72,7 +72,7 @@ def test_init_and_sidecar_have_their_roles() -> None:
 def test_containers_that_never_need_two_cards_at_once_share_one(
     *, init: tuple[str, ...], apps: tuple[str, ...], together: bool
 ) -> None:
-    pod = a_pod(*(asks(t) for t in apps), init=tuple(asks(t) for t in init))
+    pod = a_pod(*(needs(t) for t in apps), init=tuple(needs(t) for t in init))
     requests = [r for c in admitted(pod).containers for r in c.requests]
     assert [r.together for r in requests] == [together] * len(requests)
 
@@ -97,7 +97,7 @@ def test_two_halves_on_the_only_card_are_one_entry() -> None:
 
 
 def test_init_and_app_on_one_card_are_written_as_the_larger_of_both() -> None:
-    pod = a_pod(asks("gpu=50"), init=(asks("gpu=100"),), scheduler="koord-scheduler")
+    pod = a_pod(needs("gpu=50"), init=(needs("gpu=100"),), scheduler="koord-scheduler")
     (outcome,) = plan([pod], [a_node()], customs=[flat(2, "16Gi")])
     entries = json.loads(outcome.annotations[ALLOCATED])["gpu"]
     assert [(e["minor"], e["resources"][NAMES["ratio"]]) for e in entries] == [(0, "100")]

@@ -26,9 +26,9 @@ from tests.dialects.koordinator.spoken import (
     UUIDS,
     a_device,
     a_koord_pod,
-    asks,
     devices,
     flat,
+    needs,
 )
 
 GI = 1 << 30
@@ -219,7 +219,7 @@ def test_an_id_says_more_than_a_minor() -> None:
 
 def test_the_first_app_container_that_requests_stands_for_the_pod() -> None:
     pod = a_pod(
-        asks("cpu=1"), asks(HALF), init=(asks(HALF),), node="n1",
+        needs("cpu=1"), needs(HALF), init=(needs(HALF),), node="n1",
         annotations={ALLOCATED: '{"gpu":[{"minor":0,"resources":'
                                 '{"koordinator.sh/gpu-memory-ratio":"50"}}]}'},
     )  # fmt: skip

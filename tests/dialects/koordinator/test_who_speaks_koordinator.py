@@ -13,21 +13,21 @@ from tests.dialects.koordinator.spoken import (
     NAMES,
     a_koord_pod,
     amounts,
-    asks,
+    needs,
 )
 
 NV = NAMES["nv"]
 
 
 def test_whole_cards_alone_are_left_to_their_owner() -> None:
-    claim = KOORDINATOR.claim(a_pod(asks("nv=1")))
+    claim = KOORDINATOR.claim(a_pod(needs("nv=1")))
     assert not claim.fields
     assert not claim.insists
 
 
 @pytest.mark.parametrize("provider", ["HAMi-core", "hami-core", "another"])
 def test_the_isolation_label_claims_whole_cards(provider: str) -> None:
-    claim = KOORDINATOR.claim(a_pod(asks("nv=1"), labels={LABEL: provider}))
+    claim = KOORDINATOR.claim(a_pod(needs("nv=1"), labels={LABEL: provider}))
     assert claim.insists
     assert claim.fields == {NV: f"spec.containers[0].resources.limits[{NV}]"}
 
@@ -39,7 +39,7 @@ def test_the_scheduler_claims_whole_cards() -> None:
 
 
 def test_another_container_with_our_names_claims_whole_cards() -> None:
-    claim = KOORDINATOR.claim(a_pod(asks("nv=1"), asks("ratio=50")))
+    claim = KOORDINATOR.claim(a_pod(needs("nv=1"), needs("ratio=50")))
     assert claim.insists
     assert set(claim.fields) == {NV, NAMES["ratio"]}
 
@@ -51,7 +51,7 @@ def test_a_pod_of_the_scheduler_without_cards_is_not_claimed() -> None:
 
 @pytest.mark.parametrize("name", ["kubernetes.io/gpu", "kubernetes.io/gpu-memory-ratio"])
 def test_deprecated_names_are_known(name: str) -> None:
-    assert KOORDINATOR.claim(a_pod(asks(f"{name}=50"))).insists
+    assert KOORDINATOR.claim(a_pod(needs(f"{name}=50"))).insists
 
 
 def test_names_can_be_configured() -> None:

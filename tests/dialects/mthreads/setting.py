@@ -30,12 +30,12 @@ def named(**amounts: Quantity) -> dict[str, Quantity]:
     return {_NAMES[short]: amount for short, amount in amounts.items()}
 
 
-def asks(**limits: Quantity) -> Container:
+def needs(**limits: Quantity) -> Container:
     return a_container(named(**limits))
 
 
 def a_slice(mem: Quantity = 2, core: Quantity = 1) -> Container:
-    return asks(gpu=1, mem=mem, core=core)
+    return needs(gpu=1, mem=mem, core=core)
 
 
 def cards(number: int = 1, *, name: str = "n", units: int = 96, **facts: Any) -> Node:

@@ -15,10 +15,10 @@ from tests.dialects.mthreads.setting import (
     SEVERAL,
     a_slice,
     accepted,
-    asks,
     changed,
     made,
     named,
+    needs,
     rejected,
     the_request,
 )
@@ -103,15 +103,15 @@ def test_admitting_the_changed_pod_changes_nothing(limits: Amounts) -> None:
 
 
 def test_several_cards_are_announced_to_the_toolkit() -> None:
-    assert accepted(a_pod(asks(gpu=2))).annotations == {SEVERAL: "2"}  # PRB-05
-    assert accepted(a_pod(asks(gpu=1))).annotations == {}
+    assert accepted(a_pod(needs(gpu=2))).annotations == {SEVERAL: "2"}  # PRB-05
+    assert accepted(a_pod(needs(gpu=1))).annotations == {}
 
 
 def test_amounts_given_in_vain_are_reported() -> None:
-    (cores,) = accepted(a_pod(asks(gpu=1, core=4))).warnings
+    (cores,) = accepted(a_pod(needs(gpu=1, core=4))).warnings
     assert CORE in cores
     assert "4 becomes 16" in cores
-    memory, cores = accepted(a_pod(asks(gpu=2, mem=2, core=1))).warnings
+    memory, cores = accepted(a_pod(needs(gpu=2, mem=2, core=1))).warnings
     assert "2 becomes 192" in memory
     assert "1 becomes 32" in cores
 
@@ -147,11 +147,11 @@ def test_what_can_never_run_is_refused_by_field_value_and_remedy(
 
 
 def test_memory_without_a_count_is_given_what_to_add() -> None:
-    assert f"add {GPU}: 1" in rejected(a_pod(asks(mem=2))).remedy
+    assert f"add {GPU}: 1" in rejected(a_pod(needs(mem=2))).remedy
 
 
 def test_zero_of_memory_and_cores_without_a_count_requests_nothing() -> None:
-    assert accepted(a_pod(asks(mem=0, core=0))).containers == ()
+    assert accepted(a_pod(needs(mem=0, core=0))).containers == ()
 
 
 def test_containers_that_request_nothing_are_left_alone() -> None:
@@ -164,18 +164,18 @@ def test_containers_that_request_nothing_are_left_alone() -> None:
     ("containers", "field", "reason"),
     [
         pytest.param(
-            [asks(gpu=2), asks(gpu=1, mem=2, core=2)], GPU,
+            [needs(gpu=2), needs(gpu=1, mem=2, core=2)], GPU,
             Reason.CARD_NOT_FOUND_CUSTOM_FILTER_RULE, id="PRB-13",
         ),
         pytest.param(
-            [asks(gpu=1, mem=2, core=2), asks(gpu=2)], GPU,
+            [needs(gpu=1, mem=2, core=2), needs(gpu=2)], GPU,
             Reason.CARD_NOT_FOUND_CUSTOM_FILTER_RULE, id="several-cards-last",
         ),
         pytest.param(
-            [asks(gpu=1), asks(gpu=1)], GPU, Reason.CARD_INSUFFICIENT_CORE, id="two-whole-cards"
+            [needs(gpu=1), needs(gpu=1)], GPU, Reason.CARD_INSUFFICIENT_CORE, id="two-whole-cards"
         ),
         pytest.param(
-            [asks(gpu=1, mem=2), asks(gpu=1)], GPU, Reason.CARD_INSUFFICIENT_CORE,
+            [needs(gpu=1, mem=2), needs(gpu=1)], GPU, Reason.CARD_INSUFFICIENT_CORE,
             id="a-whole-card-beside-a-part",
         ),
         pytest.param(
@@ -194,13 +194,13 @@ def test_containers_that_never_fit_on_one_card_are_refused(
 
 
 def test_init_containers_may_each_have_the_whole_card() -> None:
-    pod = a_pod(a_slice(), init=(asks(gpu=1), asks(gpu=1)))
+    pod = a_pod(a_slice(), init=(needs(gpu=1), needs(gpu=1)))
     assert [c.position for c in accepted(pod).containers] == [0, 1, 2]
 
 
 def test_an_init_container_with_several_cards_must_be_the_only_one_of_them() -> None:
-    assert len(accepted(a_pod(a_slice(), init=(asks(gpu=2),))).containers) == 2
-    rejected(a_pod(a_slice(), init=(asks(gpu=2), a_slice())))
+    assert len(accepted(a_pod(a_slice(), init=(needs(gpu=2),))).containers) == 2
+    rejected(a_pod(a_slice(), init=(needs(gpu=2), a_slice())))
 
 
 def test_a_sidecar_counts_with_the_app_containers() -> None:
@@ -238,7 +238,7 @@ def test_configuration_that_makes_no_sense_is_refused(options: dict[str, object]
 
 
 def test_memory_in_bytes_is_given_its_unit() -> None:
-    answer = rejected(a_pod(asks(gpu=1, mem="16Gi")))
+    answer = rejected(a_pod(needs(gpu=1, mem="16Gi")))
     assert answer.remedy == (
         "16Gi is 17179869184: this resource counts units of 512 MiB, and no card has that much. "
         "For 16 GiB write 32."

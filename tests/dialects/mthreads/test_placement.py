@@ -9,11 +9,11 @@ from tessera_schema.requests import Role
 from tessera_testing.builders import a_container, a_pod
 from tests.dialects.mthreads.setting import (
     a_slice,
-    asks,
     bound,
     cards,
     given,
     named,
+    needs,
     outcome,
     why,
 )
@@ -24,7 +24,7 @@ def test_of_equal_cards_the_last_is_chosen() -> None:  # FIT-M01
 
 
 def test_promised_cores_are_not_promised_twice() -> None:  # FIT-M02
-    full = bound("full", "n-mthreads-0,Mthreads,0,16:;", asks(gpu=1, mem=2, core=16))
+    full = bound("full", "n-mthreads-0,Mthreads,0,16:;", needs(gpu=1, mem=2, core=16))
     answer = outcome(a_pod(a_slice(2, 8)), cards(1), bound=[full])
     assert why(answer) == ["CardInsufficientCore"]
 
@@ -41,21 +41,21 @@ def test_only_listed_cards_are_used() -> None:
 
 
 def test_all_cores_of_a_card_need_an_idle_card() -> None:  # FIT-M05
-    others = [bound(f"p{i}", "n-mthreads-0,Mthreads,0,0:;", asks(gpu=1, mem=2)) for i in range(20)]
+    others = [bound(f"p{i}", "n-mthreads-0,Mthreads,0,0:;", needs(gpu=1, mem=2)) for i in range(20)]
     answer = outcome(a_pod(a_slice(2, 16)), cards(1), bound=others)
     assert why(answer) == ["ExclusiveDeviceAllocateConflict"]
 
 
 def test_more_cards_than_are_free_are_reported_by_their_number() -> None:  # FIT-M06
     half = bound("half", "n-mthreads-2,Mthreads,1024,2:;", a_slice(2, 2))
-    answer = outcome(a_pod(asks(gpu=3)), cards(3), bound=[half])
+    answer = outcome(a_pod(needs(gpu=3)), cards(3), bound=[half])
     assert answer.verdict == "waiting"
     reported = {w.reason.wire: w.message for w in answer.reasons}
     assert reported["AllocatedCardsInsufficientRequest"].startswith("2/3 ")
 
 
 def test_more_cards_than_a_node_has_are_reported() -> None:  # PRB-16
-    assert why(outcome(a_pod(asks(gpu=3)), cards(2))) == ["NodeInsufficientDevice"]
+    assert why(outcome(a_pod(needs(gpu=3)), cards(2))) == ["NodeInsufficientDevice"]
 
 
 def test_all_containers_of_a_pod_share_one_card() -> None:  # PRB-11, FIT-M08
@@ -72,20 +72,20 @@ def test_a_card_must_hold_all_containers_of_a_pod() -> None:  # FIT-M08
 
 
 def test_the_order_of_containers_does_not_matter() -> None:
-    plain, greedy = asks(gpu=1, mem=32), a_slice(32, 16)
+    plain, greedy = needs(gpu=1, mem=32), a_slice(32, 16)
     for pod in (a_pod(plain, greedy), a_pod(greedy, plain)):
         assert len(given(outcome(pod, cards(1)))) == 2
 
 
 def test_init_containers_use_the_same_card_before() -> None:
-    pod = a_pod(a_slice(32, 4), init=(asks(gpu=1),))
+    pod = a_pod(a_slice(32, 4), init=(needs(gpu=1),))
     answer = outcome(pod, cards(2))
     assert given(answer) == [("init0", 1, 49152, 100), ("c0", 1, 16384, 25)]
     assert answer.annotations["mthreads.com/gpu-index"] == "1"
 
 
 def test_an_init_container_may_have_several_cards_before() -> None:
-    answer = outcome(a_pod(a_slice(32, 4), init=(asks(gpu=2),)), cards(2))
+    answer = outcome(a_pod(a_slice(32, 4), init=(needs(gpu=2),)), cards(2))
     assert given(answer) == [
         ("init0", 1, 49152, 100),
         ("init0", 0, 49152, 100),
@@ -101,7 +101,7 @@ def test_a_sidecar_shares_the_card_too() -> None:
     assert [s.role for s in answer.grant.shares] == [Role.SIDECAR, Role.APP]
 
 
-@pytest.mark.parametrize("containers", [[asks(gpu=2), a_slice()]], ids=["PRB-13"])
+@pytest.mark.parametrize("containers", [[needs(gpu=2), a_slice()]], ids=["PRB-13"])
 def test_pods_that_never_fit_one_card_do_not_wait(containers: list[Container]) -> None:
     answer = outcome(a_pod(*containers), cards(2))
     assert answer.verdict == "rejected"
@@ -112,7 +112,7 @@ def test_pods_that_never_fit_one_card_do_not_wait(containers: list[Container]) -
     ("units", "mib"), [(48, 24576), (64, 32768), (96, 49152), (160, 81920)], ids=str
 )
 def test_whole_cards_are_whole_whatever_their_size(units: int, mib: int) -> None:
-    answer = outcome(a_pod(asks(gpu=2)), cards(2, units=units))
+    answer = outcome(a_pod(needs(gpu=2)), cards(2, units=units))
     assert given(answer) == [("c0", 1, mib, 100), ("c0", 0, mib, 100)]
     listed = f"n-mthreads-1,Mthreads,{mib},16:n-mthreads-0,Mthreads,{mib},16:;"
     assert answer.annotations["hami.io/mthreads-vgpu-devices-allocated"] == listed
@@ -120,8 +120,8 @@ def test_whole_cards_are_whole_whatever_their_size(units: int, mib: int) -> None
 
 
 def test_nobody_joins_a_whole_card() -> None:
-    whole = bound("whole", "n-mthreads-0,Mthreads,49152,16:;", asks(gpu=1))
-    answer = outcome(a_pod(asks(gpu=1, mem=2)), cards(1, units=160), bound=[whole])
+    whole = bound("whole", "n-mthreads-0,Mthreads,49152,16:;", needs(gpu=1))
+    answer = outcome(a_pod(needs(gpu=1, mem=2)), cards(1, units=160), bound=[whole])
     assert why(answer) == ["CardComputeUnitsExhausted"]
 
 

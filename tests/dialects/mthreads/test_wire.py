@@ -14,12 +14,12 @@ from tests.dialects.mthreads.setting import (
     CORE,
     MEM,
     a_slice,
-    asks,
     bound,
     cards,
     given,
     made,
     named,
+    needs,
     outcome,
 )
 
@@ -80,7 +80,7 @@ def a_share(position: int, index: int, mib: int, cores: float) -> Share:
 
 
 def test_results_are_those_that_the_toolkit_reads() -> None:  # ENC-28
-    pod = a_pod(asks(gpu=1, mem=2))
+    pod = a_pod(needs(gpu=1, mem=2))
     placed = Placed(
         pod=pod, node="", shares=(a_share(0, 0, 1000, 6.25),), cards={}, now_ns=5_000_000_007
     )
@@ -97,7 +97,7 @@ def test_results_are_those_that_the_toolkit_reads() -> None:  # ENC-28
 
 
 def test_containers_without_cards_have_empty_lists() -> None:  # PRB-10
-    pod = a_pod(a_container(), asks(gpu=2), a_container())
+    pod = a_pod(a_container(), needs(gpu=2), a_container())
     shares = (a_share(1, 0, 1, 12.5), a_share(1, 1, 1, 12.5))
     notes = made().annotate(Placed(pod=pod, node="nodeX", shares=shares, cards={}, now_ns=1))
     assert notes[ALLOCATED] == ";n-mthreads-0,Mthreads,1,2:n-mthreads-1,Mthreads,1,2:;;"
@@ -119,7 +119,9 @@ def test_what_was_written_is_read_back() -> None:
 
 
 def test_whole_cards_stay_their_holders_own() -> None:
-    pod = bound("w", "n-mthreads-0,Mthreads,49152,16:n-mthreads-1,Mthreads,49152,16:;", asks(gpu=2))
+    pod = bound(
+        "w", "n-mthreads-0,Mthreads,49152,16:n-mthreads-1,Mthreads,49152,16:;", needs(gpu=2)
+    )
     back = made().recorded(pod, CARDS)
     assert back is not None
     assert [s.exclusive for s in back.shares] == [True, True]
@@ -147,10 +149,10 @@ def test_pods_without_our_keys_hold_nothing() -> None:
 
 
 def test_a_bound_pod_without_a_readable_list_is_counted_by_its_requests() -> None:
-    pod = bound("b", "garbage,", asks(gpu=1))
+    pod = bound("b", "garbage,", needs(gpu=1))
     answer = outcome(a_pod(a_slice()), cards(2), bound=[pod])
     assert len(given(answer)) == 1
-    assert outcome(a_pod(asks(gpu=2)), cards(2), bound=[pod]).verdict == "waiting"
+    assert outcome(a_pod(needs(gpu=2)), cards(2), bound=[pod]).verdict == "waiting"
 
 
 def test_every_result_key_is_stripped_from_new_pods() -> None:

@@ -16,7 +16,7 @@ import pytest
 from tessera_embedded.apiserver import Store
 from tessera_embedded.apiserver.object_store import WINDOW
 from tessera_embedded.apiserver.write_ahead_log import Journal, JournalBroken
-from tests.embedded.apiserver.world import PODS, a_pod, events
+from tests.embedded.apiserver.setting import PODS, a_pod, events
 
 START_S = 60
 NAMESPACES = "/api/v1/namespaces"
@@ -94,7 +94,7 @@ def test_accounts_that_cannot_be_read_are_reported(tmp_path: Path, content: str 
 
 def test_a_disk_that_is_full_leaves_no_half_line(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    store, journal = kept(path)
+    store, journal = opened_at(path)
     whole, version = path.read_bytes(), store.objects.version
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -110,7 +110,7 @@ def test_a_disk_that_is_full_leaves_no_half_line(tmp_path: Path) -> None:
     assert store.handle("GET", f"{NAMESPACES}/lost").code == 404
 
 
-def kept(path: Path) -> tuple[Store, Journal]:
+def opened_at(path: Path) -> tuple[Store, Journal]:
     """A store with a journal, as a server opens it."""
     store, journal = Store(), Journal(path)
     journal.read(store.objects)
@@ -121,13 +121,13 @@ def kept(path: Path) -> tuple[Store, Journal]:
 
 def test_versions_and_watches_go_on_where_they_were(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    store, journal = kept(path)
+    store, journal = opened_at(path)
     store.handle("POST", PODS, body=b'{"metadata":{"name":"a"},"spec":{"containers":[{"name":"c",'
                  b'"image":"i"}]}}')  # fmt: skip
     seen = store.objects.version
     store.handle("DELETE", f"{PODS}/a")
     journal.close()
-    again, journal = kept(path)
+    again, journal = opened_at(path)
     watch = again.watch(PODS, {"resourceVersion": str(seen)})
     journal.close()
     assert again.objects.version == store.objects.version
@@ -136,14 +136,14 @@ def test_versions_and_watches_go_on_where_they_were(tmp_path: Path) -> None:
 
 def test_a_line_that_was_not_finished_was_never_answered(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    store, journal = kept(path)
+    store, journal = opened_at(path)
     journal.close()
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"v":99,"s":["","pods"],"o":{"meta')
-    again, journal = kept(path)
+    again, journal = opened_at(path)
     again.handle("POST", NAMESPACES, body=b'{"metadata":{"name":"after"}}')
     journal.close()
-    third, journal = kept(path)
+    third, journal = opened_at(path)
     journal.close()
     assert again.objects.version == third.objects.version == store.objects.version + 1
     assert third.handle("GET", f"{NAMESPACES}/after").code == 200
@@ -151,17 +151,17 @@ def test_a_line_that_was_not_finished_was_never_answered(tmp_path: Path) -> None
 
 def test_a_damaged_journal_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    _, journal = kept(path)
+    _, journal = opened_at(path)
     journal.close()
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([lines[0], b"nonsense\n", *lines[2:]]))
     with pytest.raises(JournalBroken, match=r"line 2: .*; move it away"):
-        kept(path)
+        opened_at(path)
 
 
 def test_a_journal_that_is_mostly_history_is_rewritten(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    store, journal = kept(path)
+    store, journal = opened_at(path)
     made = b'{"metadata":{"name":"m"},"data":{"n":"%d"}}'
     maps = "/api/v1/namespaces/default/configmaps"
     store.handle("POST", maps, body=made % 0)
@@ -171,10 +171,10 @@ def test_a_journal_that_is_mostly_history_is_rewritten(tmp_path: Path) -> None:
     store.handle("DELETE", f"{maps}/gone")
     journal.close()
     long = path.stat().st_size
-    again, journal = kept(path)
+    again, journal = opened_at(path)
     journal.close()
     assert path.stat().st_size < long / 100
-    third, journal = kept(path)
+    third, journal = opened_at(path)
     journal.close()
     for opened in (again, third):
         assert opened.objects.version == store.objects.version

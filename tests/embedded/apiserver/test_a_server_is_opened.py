@@ -20,7 +20,7 @@ from tessera_embedded.apiserver import (
     Rule,
     open_apiserver,
 )
-from tests.embedded.apiserver.world import PODS, a_pod
+from tests.embedded.apiserver.setting import PODS, a_pod
 
 BINDER = Account(
     "binder",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from tessera_embedded.apiserver.kinds.fields import shape_of, table
-from tests.embedded.apiserver.world import (
+from tests.embedded.apiserver.setting import (
     JSON_PATCH,
     MERGE,
     NODES,
@@ -212,7 +212,7 @@ class Cluster(RuleBasedStateMachine):
         assert answer.code in {200, 404}
 
     @invariant()
-    def the_watcher_has_seen_what_a_list_shows(self) -> None:
+    def the_watcher_has_what_a_list_shows(self) -> None:
         """Every event is newer than the last; together they make the list."""
         for frame in self.watch.pull():
             event = msgspec.json.decode(frame)

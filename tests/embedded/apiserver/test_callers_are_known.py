@@ -6,7 +6,7 @@ import pytest
 
 from tessera_embedded.apiserver.access import Rule, user_info
 from tessera_embedded.apiserver.http_types import AuthenticatedUser
-from tests.embedded.apiserver.world import ASmallCluster
+from tests.embedded.apiserver.setting import ASmallCluster
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 

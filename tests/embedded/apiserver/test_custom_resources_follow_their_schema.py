@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.embedded.apiserver.world import STRATEGIC, ASmallCluster, Json, Said
+from tests.embedded.apiserver.setting import STRATEGIC, ASmallCluster, Json, Said
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/a.dev/v1/namespaces/default/things"

@@ -21,7 +21,7 @@ from tessera_embedded.apiserver import (
     InjectedFault,
     open_apiserver,
 )
-from tests.embedded.apiserver.world import PODS, Json, a_pod
+from tests.embedded.apiserver.setting import PODS, Json, a_pod
 
 BINDING = f"{PODS}/p/binding"
 TO_A_NODE: Json = {"metadata": {"name": "p", "annotations": {"k": "v"}}, "target": {"name": "n"}}

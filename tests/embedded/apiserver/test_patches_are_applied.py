@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tessera_embedded.apiserver.patches import merge
-from tests.embedded.apiserver.world import (
+from tests.embedded.apiserver.setting import (
     JSON_PATCH,
     MERGE,
     NODES,

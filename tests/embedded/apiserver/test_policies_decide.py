@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tessera_embedded.apiserver import AuthenticatedUser
-from tests.embedded.apiserver.world import NODES, PODS, ASmallCluster, Json, a_pod
+from tests.embedded.apiserver.setting import NODES, PODS, ASmallCluster, Json, a_pod
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 POLICIES = f"{GROUP}/validatingadmissionpolicies"

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tessera_embedded.apiserver.object_store import HISTORY_BYTES
-from tests.embedded.apiserver.world import NODES, PODS, ASmallCluster, a_pod, events
+from tests.embedded.apiserver.setting import NODES, PODS, ASmallCluster, a_pod, events
 
 
 def test_time_and_names_come_from_outside() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tessera_embedded.apiserver.controllers import MOST_EVENTS
-from tests.embedded.apiserver.world import NODES, PODS, ASmallCluster, Json, a_pod, events
+from tests.embedded.apiserver.setting import NODES, PODS, ASmallCluster, Json, a_pod, events
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 READY: Json = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}

@@ -26,7 +26,7 @@ from tessera_runtime.errors import ApiNotFound
 from tessera_runtime.kube.reflector import WatchEventType
 from tessera_schema.kube import ObjectMeta
 from tests.agent.machine import BUILD
-from tests.embedded.node.world import World, a_cluster, build, share_of
+from tests.embedded.node.setting import NodeUnderTest, a_cluster, build, share_of
 
 
 def test_what_pods_run_is_built() -> None:
@@ -111,7 +111,7 @@ async def test_a_process_whose_start_is_not_waited_for_is_ended(tmp_path: Path) 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await carrier.run(pod, ContainerSpec(name="main"), (sandbox_of(pod), info), (0, 0))
-    assert not _lives((tmp_path / "pods/u/main/kept").read_bytes())
+    assert not _runs((tmp_path / "pods/u/main/kept").read_bytes())
 
 
 async def test_a_container_that_fails_is_started_again(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ async def test_containers_outlive_the_nodes_process_and_are_found_again(tmp_path
             await world.until("p", lambda _: _is_another(kept, before))
         second.send_signal(signal.SIGTERM)
         assert await second.wait() == 0
-        assert not _lives(before)
+        assert not _runs(before)
 
 
 async def test_an_agent_learns_at_once_of_all_that_was_left_running(tmp_path: Path) -> None:
@@ -186,8 +186,8 @@ async def test_an_agent_learns_at_once_of_all_that_was_left_running(tmp_path: Pa
             while "removed c0" not in world.agent.reported:
                 await asyncio.sleep(0.02)
             assert world.agent.found == ["c0", "c0"]
-            assert _lives(kept["stays"])
-            assert not _lives(kept["goes"])
+            assert _runs(kept["stays"])
+            assert not _runs(kept["goes"])
         assert world.agent.reported.count("removed c0") == 1
 
 
@@ -200,8 +200,8 @@ async def test_a_node_that_ends_before_it_took_over_ends_what_was_left(tmp_path:
         config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
         nowhere.write_bytes(msgspec.json.encode(config))
         async with open_node(nowhere, world.folder, NodeDescription(name="n1")):
-            assert _lives(kept)
-        assert not _lives(kept)
+            assert _runs(kept)
+        assert not _runs(kept)
 
 
 async def test_what_ended_before_it_was_taken_over_is_reported(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ async def test_a_process_that_was_not_written_down_in_time_is_ended(tmp_path: Pa
         assert await lost.wait() == 128 + signal.SIGKILL
 
 
-async def _another_process(world: World) -> Process:
+async def _another_process(world: NodeUnderTest) -> Process:
     """The node as a process of its own, without an agent."""
     description = world.folder.parent / "node.json"
     description.write_text('{"name":"n1","programs":{"*":["sleep","1000"]}}')
@@ -240,7 +240,7 @@ async def _another_process(world: World) -> Process:
     )  # fmt: skip
 
 
-async def _left_running(world: World, *names: str, **spec: Any) -> dict[str, str]:
+async def _left_running(world: NodeUnderTest, *names: str, **spec: Any) -> dict[str, str]:
     """Pods whose containers run although the node's process was killed: name -> uid."""
     world.folder.mkdir()
     node = await _another_process(world)
@@ -259,7 +259,7 @@ def _is_another(kept: Path, before: bytes) -> bool:
         return False
 
 
-def _lives(kept: bytes) -> bool:
+def _runs(kept: bytes) -> bool:
     return is_alive(msgspec.json.decode(kept, type=ContainerRecord).process)
 
 
@@ -270,5 +270,5 @@ async def test_a_node_that_ends_in_order_ends_its_containers(tmp_path: Path) -> 
             uid = (await world.phase("p", "Running"))["metadata"]["uid"]
             (kept,) = (world.folder / "pods" / uid).glob("*/kept")
             record = kept.read_bytes()
-            assert _lives(record)
-        assert not _lives(record)
+            assert _runs(record)
+        assert not _runs(record)

@@ -45,11 +45,11 @@ def output(label: str, source: str, folder: Path) -> list[str]:
 
 
 def same(own_text: str, own_include: str, vendor_include: str, vendor_folder: Path, label: str) -> int:
-    ours = output(f"{label}_own", program(own_include, own_text), abi)
-    theirs = output(f"{label}_vendor", program(vendor_include, own_text), vendor_folder)
-    wrong = [(a, b) for a, b in zip(ours, theirs, strict=True) if a != b]
+    own = output(f"{label}_own", program(own_include, own_text), abi)
+    real = output(f"{label}_vendor", program(vendor_include, own_text), vendor_folder)
+    wrong = [(a, b) for a, b in zip(own, real, strict=True) if a != b]
     for a, b in wrong:
-        print(f"ours {a}\nreal {b}", file=sys.stderr)
+        print(f"own {a}\nreal {b}", file=sys.stderr)
     return len(wrong)
 
 

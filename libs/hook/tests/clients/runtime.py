@@ -17,17 +17,17 @@ TWIN = 2  # CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
 
 def lookups(library: str) -> list[tuple[str, int, int]]:
     """Make the runtime look its functions up; return what the driver was asked: name, version, flags."""
-    with tempfile.TemporaryFile() as heard:
+    with tempfile.TemporaryFile() as captured:
         libc = ctypes.CDLL(None)
         kept = libc.dup(2)
-        libc.dup2(heard.fileno(), 2)
+        libc.dup2(captured.fileno(), 2)
         runtime = ctypes.CDLL(library)
         runtime.cudaGetDeviceCount(ctypes.byref(ctypes.c_int()))
         runtime.cudaFree(None)
         libc.dup2(kept, 2)
         libc.unsetenv(b"TESSERA_SIM_TRACE")
-        heard.seek(0)
-        text = heard.read().decode()
+        captured.seek(0)
+        text = captured.read().decode()
     return [(n, int(v), int(f)) for n, v, f in re.findall(r"lookup '(cu\w+)' (\d+) (\d+)", text)]
 
 

@@ -34,14 +34,14 @@ def choose(view: NodeView, eligible: Sequence[int], request: Request) -> tuple[i
     """See `tessera_core.placement.card_choice`. Several cards: `link`; a whole one: `fragment`; a
     part of one: `share`. The original's tie-breaks count, not the order of `eligible`."""
     idle = sum(1 << i for i in eligible)
-    books = FreeCards(_leaves(view), idle)
+    free = FreeCards(_leaves(view), idle)
     if request.count == 1 and not request.exclusive:
         asked = percent(milli(request.cores_percent))
-        return evaluators.share(books, asked, request.memory_bytes, eligible)
+        return evaluators.share(free, asked, request.memory_bytes, eligible)
     root = grow(len(view.facts), levels(view.facts))
     if request.count == 1:
-        return evaluators.fragment(root, books)
-    return evaluators.link(root, books, request.count)
+        return evaluators.fragment(root, free)
+    return evaluators.link(root, free, request.count)
 
 
 def levels(cards: Sequence[Card]) -> dict[Pair, TopologyLevel]:

@@ -13,7 +13,7 @@ from tessera_schema.cards import Card
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.kube import TERMINAL_PHASES
 from tessera_schema.node_cards import decode_node_cards
-from tests.cluster.books import grant_of
+from tests.cluster.bound_grants import grant_of
 from tests.contract.client import Json
 from tests.e2e.cluster import PATIENCE_S, Cluster
 from tests.e2e.node import NODE
@@ -24,7 +24,7 @@ _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class Observation(Struct, frozen=True, kw_only=True):
     """The API server's objects at one moment."""
 
     pods: Sequence[Json]
@@ -39,7 +39,7 @@ class Seen(Struct, frozen=True, kw_only=True):
             and pod["spec"].get("nodeName") and phase(pod) not in TERMINAL_PHASES
         ]  # fmt: skip
 
-    def of_ours(self, service: str) -> list[Json]:
+    def of_service(self, service: str) -> list[Json]:
         """Our own pods of that name which have not ended, and are not about to."""
         label = f"tessera-{service}"
         return [
@@ -63,16 +63,16 @@ class Seen(Struct, frozen=True, kw_only=True):
         return [pod for pod in self.pods if not pod["spec"].get("nodeName")]
 
 
-async def look(cluster: Cluster) -> Seen:
+async def observe(cluster: Cluster) -> Observation:
     """Pods and cards, at one moment each; waits for an API server that is away."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
                 listed = (await cluster.admin.get("/api/v1/pods")).done
                 node = (await cluster.admin.get(f"/api/v1/nodes/{NODE}")).done
-                told = node["metadata"]["annotations"]["cards.tessera.dev/nvidia"]
-                cards = {card.id: card for card in decode_node_cards(told).cards}
-                return Seen(pods=listed["items"], cards=cards)
+                published = node["metadata"]["annotations"]["cards.tessera.dev/nvidia"]
+                cards = {card.id: card for card in decode_node_cards(published).cards}
+                return Observation(pods=listed["items"], cards=cards)
             except (aiohttp.ClientError, AssertionError, KeyError):
                 await asyncio.sleep(LOOK_S)
 

@@ -1,4 +1,4 @@
-"""A pod that waits is told why: in a word on the pod, in numbers by explain."""
+"""A pod that waits gets the reason: in a word on the pod, in numbers by explain."""
 
 from tessera_cli.explain import explanations
 from tessera_cli.kubeconfig import ClusterTarget
@@ -14,12 +14,12 @@ async def test_explain_says_in_numbers_what_is_missing(open_cluster: OpenCluster
         await cluster.until_bound("first")
         await cluster.pod("p", a_share(30000))
 
-        async def told() -> bool:
+        async def reported() -> bool:
             status = (await cluster.admin.get(cluster.pods_path("p"))).done["status"]
             found = [c["message"] for c in status.get("conditions", ()) if c["status"] == "False"]
             return "CardInsufficientMemory" in "".join(found)
 
-        await cluster.until(told, "a condition that says why")
+        await cluster.until(reported, "a condition that says why")
         await reached(cluster)
         kubeconfig = str(cluster.plane.control.kubeconfig)
         target = ClusterTarget(kubeconfig=kubeconfig, namespace=cluster.own)

@@ -1,4 +1,4 @@
-"""A world around the ledger for the state machine: an API server that forgets nothing, and an
+"""What is around the ledger for the state machine: an API server that forgets nothing, and an
 event stream that repeats, loses and reorders."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Stored:
     grant: str | None = None
     terminal: bool = False
 
-    def seen(self) -> ObservedPod:
+    def observed(self) -> ObservedPod:
         return ObservedPod(
             uid=self.pod.metadata.uid,
             grant=decode_grant(self.grant) if self.grant else None,
@@ -44,7 +44,7 @@ class Stored:
 
 
 @dataclass
-class World:
+class SimulatedApi:
     """The API server's pods, the scheduler's ledger and what is under way between them."""
 
     registry: DialectRegistry
@@ -112,7 +112,7 @@ class World:
         accepted = written and stored is not None and stored.grant is None and not stored.terminal
         if accepted and stored is not None:
             stored.grant = encode_grant(entry.grant)
-            self.events.append(stored.seen())
+            self.events.append(stored.observed())
         self.answers[uid] = accepted
 
     def answer(self, uid: str, *, lost: bool) -> None:
@@ -131,28 +131,30 @@ class World:
 
     def finish(self, uid: str) -> None:
         self.pods[uid].terminal = True
-        self.events.append(self.pods[uid].seen())
+        self.events.append(self.pods[uid].observed())
 
     def delete(self, uid: str) -> None:
         stored = self.pods.pop(uid)
         stored.terminal = True
-        self.events.append(stored.seen())
+        self.events.append(stored.observed())
 
     def relist(self) -> None:
         """List and watch again: whatever was under way in the stream is part of the list."""
         self.now += 1
         self.events.clear()
-        self.ledger.relist([s.seen() for s in self.pods.values()], started=self.now, now=self.now)
+        self.ledger.relist(
+            [s.observed() for s in self.pods.values()], started=self.now, now=self.now
+        )
 
     def truth(self) -> dict[Place, Charge]:
         """What live pods of the API server hold of each card, whatever it is called."""
         total: dict[Place, Charge] = {}
         for stored in self.pods.values():
-            seen = stored.seen()
-            if seen.grant is not None and not stored.terminal:
-                shares = seen.grant.shares
-                places = {s.card: (seen.grant.node, s.vendor, s.index) for s in shares}
-                for card, charge in charges(shares, init_over=seen.init_over).items():
+            found = stored.observed()
+            if found.grant is not None and not stored.terminal:
+                shares = found.grant.shares
+                places = {s.card: (found.grant.node, s.vendor, s.index) for s in shares}
+                for card, charge in charges(shares, init_over=found.init_over).items():
                     key = places[card]
                     total[key] = total.get(key, Charge()).plus(charge)
         return total

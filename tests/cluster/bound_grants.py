@@ -1,4 +1,4 @@
-"""The books as anybody can keep them from the API server alone: what bound pods were granted."""
+"""What bound pods were granted, as anybody can read it from the API server alone."""
 
 from __future__ import annotations
 

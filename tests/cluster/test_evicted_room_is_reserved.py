@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cluster.books import nothing_is_overgranted
+from tests.cluster.bound_grants import nothing_is_overgranted
 from tests.cluster.cluster import OpenCluster, RealCluster
 from tests.cluster.objects import a_card_node, a_share, a_share_pod
 from tests.cluster.plane import CLOCKWORK
@@ -34,7 +34,7 @@ async def condition(cluster: RealCluster, name: str) -> str:
 
 
 async def a_node_without_kubelet(cluster: RealCluster, cards: int) -> str:
-    """Pods that are told to leave it stay until they are deleted by force."""
+    """Pods that have to leave it stay until they are deleted by force."""
     name = f"{cluster.own}-slow"
     shown, body = a_card_node(name, cards)
     notes = body["metadata"]["annotations"]
@@ -69,10 +69,10 @@ async def test_a_nominated_pod_gets_the_cards_and_nobody_before_it(
         await cluster.until(leaving, "the victim asked to go")  # kube-scheduler nominates first
         await cluster.pod("late", a_share(20000), **ANYWHERE)
 
-        async def told() -> bool:
+        async def moved() -> bool:
             return "NodeReserved" in await condition(cluster, "late")
 
-        await cluster.until(told, "late left the node to urgent")
+        await cluster.until(moved, "late left the node to urgent")
         await cluster.delete(["victim"])
         placed = await cluster.until_bound("urgent")
         assert {pod["metadata"]["name"] for pod in placed} == {"urgent"}

@@ -24,7 +24,7 @@ async def tessera(home: Path, *arguments: str) -> subprocess.CompletedProcess[st
     )  # fmt: skip
 
 
-async def test_role_edit_is_told_why_and_what_would_help(
+async def test_role_edit_sees_why_and_what_would_help(
     open_cluster: OpenCluster, tmp_path: Path
 ) -> None:
     async with open_cluster(more=REGISTERED) as cluster, a_tenant(cluster) as tenant:
@@ -45,18 +45,18 @@ async def test_role_edit_is_told_why_and_what_would_help(
             return answer.status == 200 and answer.body["verdict"] == "waiting"
 
         await cluster.until(waiting, "an explanation")
-        told = (await tenant.get(f"{path}/p", cards="true")).done
-        nodes = {node["name"]: node for node in told["nodes"]}
+        answer = (await tenant.get(f"{path}/p", cards="true")).done
+        nodes = {node["name"]: node for node in answer["nodes"]}
         assert set(nodes) == {first, second}
         held = {
             (holder.get("namespace", ""), holder.get("name", ""))
             for node in nodes.values() for card in node["cards"] for holder in card["holders"]
         }  # fmt: skip
         assert held == {("", ""), (cluster.own, "train")}
-        assert "infer-3" not in str(told)
-        assert other not in str(told)
-        assert "the largest free part is 7.81 GiB on" in told["advice"]
-        assert "ask for at most" in told["advice"]
+        assert "infer-3" not in str(answer)
+        assert other not in str(answer)
+        assert "the largest free part is 7.81 GiB on" in answer["advice"]
+        assert "ask for at most" in answer["advice"]
         admin = (await cluster.admin.get(f"{path}/p", cards="true")).done
         assert "infer-3" in str(admin["nodes"])
         listed = (await tenant.get(path)).done

@@ -95,7 +95,7 @@ def share_of(folder: Path, mib: int, permille: int) -> Adjustment:
     )
 
 
-class World:
+class NodeUnderTest:
     """What a test acts on."""
 
     def __init__(self, folder: Path, kube: Kube, kubeconfig: Path) -> None:
@@ -176,8 +176,8 @@ class World:
 
 
 @asynccontextmanager
-async def a_cluster(folder: Path) -> AsyncGenerator[World]:
+async def a_cluster(folder: Path) -> AsyncGenerator[NodeUnderTest]:
     async with open_apiserver(folder / "api", keep=False) as server:
         settings = KubeSettings(kubeconfig=str(server.kubeconfig))
         async with open_kube(settings) as kube, asyncio.timeout(120):
-            yield World(folder / "node", kube, server.kubeconfig)
+            yield NodeUnderTest(folder / "node", kube, server.kubeconfig)

@@ -1,4 +1,4 @@
-"""What NATS keeps of the news, read as an integrator would: plain nats-py and the viewer's name."""
+"""The messages that NATS keeps, read as an integrator would: plain nats-py, the viewer's name."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ AGAIN_S = 0.5
 NAME = f"tessera-nats.{HOME}"
 """By which the services call it, and which its certificate is for."""
 AWAY = (Error, JetStreamError, OSError, TimeoutError)
-"""What a bus that is not there, or elects who leads, is told by."""
+"""Errors of a bus that is not there, or elects its leader."""
 
 
-async def heard(cluster: Cluster, subject: str) -> bytes:
-    """The first message on a subject that is kept, however long it takes to be told."""
+async def received(cluster: Cluster, subject: str) -> bytes:
+    """The first message on a subject that is kept, however long it takes to come."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             with suppress(*AWAY):

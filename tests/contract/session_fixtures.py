@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @contextmanager
-def held_open(opening: AbstractAsyncContextManager[T]) -> Iterator[T]:
+def open_for_session(opening: AbstractAsyncContextManager[T]) -> Iterator[T]:
     """For the length of the block, on a loop of its own."""
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         opened = runner.run(_entered(opening))

@@ -1,5 +1,5 @@
 """What a pod could try to see or take more than its share: refused or corrected by the API server's
-own word, told to whoever tried, and counted for whoever watches."""
+own word, reported to the user who tried, and counted for operators."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ REFUSED: Final[dict[str, Json]] = {
 
 async def test_what_would_defeat_a_share_is_refused_by_name(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster:
-        for told, body in REFUSED.items():
+        for message, body in REFUSED.items():
             answer = await cluster.admin.post(cluster.pods_path(), copy.deepcopy(body))
-            assert told in answer.refused(403, "Forbidden"), told
+            assert message in answer.refused(403, "Forbidden"), message
         assert await admissions(cluster, "refused") == len(REFUSED)
         [node] = await cluster.nodes()
         await its_own_words_count_nothing(cluster)
@@ -120,12 +120,12 @@ async def a_grant_stays_where_it_was_given(cluster: RealCluster, node: str) -> N
     body = a_binding("copier", node, annotations={GRANT_KEY: text})
     (await cluster.admin.post(f"{cluster.pods_path('copier')}/binding", body)).done  # noqa: B018  (checks)
 
-    async def told() -> list[str]:
+    async def reported() -> list[str]:
         events = await cluster.admin.get(f"/api/v1/namespaces/{cluster.own}/events")
         return [
             e["reason"] for e in events.done["items"] if e["involvedObject"]["name"] == "copier"
         ]  # fmt: skip
 
-    assert "ForgedGrant" in await cluster.until(told, "an event on the copier")
+    assert "ForgedGrant" in await cluster.until(reported, "an event on the copier")
     await cluster.pod("honest", a_share(20000), schedulerName="tessera-scheduler")
     await cluster.until_bound("honest")
