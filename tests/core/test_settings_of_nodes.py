@@ -55,12 +55,12 @@ def test_a_later_entry_lies_over_an_earlier_one_and_hidden_cards_add_up() -> Non
         a_node(),
         """
         nodes:
-          - {slots: 3, memory_scaling: 0.5, hidden: {indexes: [0]}}
+          - {slots: 3, memory_scaling: 0.5, charge_contexts: true, hidden: {indexes: [0]}}
           - {names: [gpu-1], slots: 5, log_level: 3, hidden: {ids: [GPU-7], models: [a10]}}
         """,
     )
     assert found == CardSettings(
-        slots=5, memory_scaling=0.5, log_level=3,
+        slots=5, memory_scaling=0.5, log_level=3, charge_contexts=True,
         hidden=HiddenCardNames(indexes=(0,), ids=("GPU-7",), models=("a10",)),
     )  # fmt: skip
 

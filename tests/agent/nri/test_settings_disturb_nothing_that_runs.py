@@ -6,7 +6,7 @@ import pytest
 
 from tessera_agent.agent import Agent
 from tessera_agent.devices.node_settings import SettingsMap
-from tessera_core.hook.limits_file import decode_limits
+from tessera_core.hook.limits_file import CardFlag, decode_limits
 from tessera_kubelet.errors import ContainerRefused
 from tests.agent.nri.runtime_node import a_node, a_share, granted, until
 
@@ -71,6 +71,23 @@ async def test_the_hooks_log_level_changes_in_running_containers(tmp_path: Path)
         await settle(agent, "{log_level: 3}")
         await agent.log_levels.reconcile()
         assert decode_limits(limits.read_bytes()).log_level == 3
+
+
+async def test_contexts_count_in_containers_that_are_created_from_then_on(tmp_path: Path) -> None:
+    before, after = granted("job", a_share()), granted("next", a_share())
+
+    def flags(name: str) -> CardFlag:
+        file = tmp_path / f"agent/containers/uid-{name}/main/limits"
+        return decode_limits(file.read_bytes()).cards[0].flags
+
+    async with a_node(tmp_path) as node, node.agent() as agent:
+        await node.run(before)
+        await settle(agent, "{charge_contexts: true}")
+        await node.run(after)
+        assert (flags("job"), flags("next")) == (CardFlag.NONE, CardFlag.CHARGE_OVERHEAD)
+        await settle(agent, "{charge_contexts: false}")
+        await agent.limits.reconcile()
+        assert flags("next") is CardFlag.CHARGE_OVERHEAD
 
 
 async def test_a_containers_own_log_level_stays(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ _HEADERS: Final = {
     "ce-id": "Unique; a message that is sent again has the same.",
     "ce-source": "`/tessera/<service>/<instance>`.",
     "ce-type": "What it is; one of the types below.",
-    "ce-time": "When it was told, RFC 3339, UTC.",
+    "ce-time": "When it was published, RFC 3339, UTC.",
     "ce-datacontenttype": "`application/json`.",
     "ce-schemaversion": "Version of the data's schema. New fields do not change it.",
     "ce-epoch": "When the source started, Unix time in milliseconds.",

@@ -67,6 +67,8 @@ class CardSettings(Struct, frozen=True, kw_only=True):
     in mode `mig` are left alone."""
     log_level: Annotated[int, Meta(ge=1, le=3)] | None = None
     """What the hook logs in containers: 1 errors, 2 warnings too, 3 notes too."""
+    charge_contexts: bool | None = None
+    """Contexts and code of a container's processes count against its memory."""
     hidden: HiddenCardNames = HiddenCardNames()
     unified_memory_mib: Annotated[int, Meta(ge=1)] | None = None
     """MiB of a card whose driver cannot say how much it has, since it shares its host's."""

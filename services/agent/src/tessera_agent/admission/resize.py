@@ -22,7 +22,7 @@ from tessera_agent.containers.limits import card_flags, cores_permille, resident
 from tessera_agent.containers.namespace_allowances import NamespaceAllowances
 from tessera_agent.devices.monitor import DeviceMonitor
 from tessera_agent.lending.throttle import FULL, ThrottledNamespaces
-from tessera_core.hook.limits_file import CardLimit, Mode
+from tessera_core.hook.limits_file import CardFlag, CardLimit, Mode
 from tessera_core.hook.records import uuid_key
 from tessera_core.hook.usage_file import UsageFile, UsageFileBounds
 from tessera_core.node.container_admission import capacity_shortage
@@ -70,7 +70,7 @@ class WantedLimits(Struct, frozen=True, kw_only=True):
             memory = max(memory, min(self.used_bytes, limit.memory_bytes))
         limit = replace(
             limit, memory_bytes=memory, resident_bytes=resident_bytes(self.share),
-            flags=card_flags(self.share),
+            flags=card_flags(self.share) | (limit.flags & CardFlag.CHARGE_OVERHEAD),
         )  # fmt: skip
         own = cores_permille(self.share)
         if self.percent is None and self.lowered:

@@ -31,6 +31,11 @@ class HookSettings(Protocol):
         """What it logs; 0 = not said."""
         ...
 
+    @property
+    def charge_contexts(self) -> bool:
+        """Whether contexts and code count against a container's memory."""
+        ...
+
 
 class LimitsCalculator:
     """Computes terms and limits of this node's containers."""
@@ -59,6 +64,8 @@ class LimitsCalculator:
         cards = [share.card for share in shares]
         unlimited = self._allowances.unlimited_cards(pod.namespace, terms, cards)
         limits = limits_of(pod, container, shares, terms, unlimited)
+        if self._settings.charge_contexts:
+            limits = replace(limits, cards=tuple(map(_with_contexts, limits.cards)))
         return replace(limits, log_level=log_level or self._settings.log_level)
 
     def own_log_level(
@@ -121,6 +128,10 @@ def card_flags(share: Share) -> CardFlag:
     """The hook's switches on one card: memory may lie in the host's where the scheduler granted
     more of the card than it has, and nowhere else."""
     return CardFlag.NONE if share.resident_bytes is UNSET else CardFlag.OVERSUBSCRIBE
+
+
+def _with_contexts(limit: CardLimit) -> CardLimit:
+    return replace(limit, flags=limit.flags | CardFlag.CHARGE_OVERHEAD)
 
 
 def in_force(shares: Sequence[Share], limits: HookLimits) -> tuple[Share, ...]:

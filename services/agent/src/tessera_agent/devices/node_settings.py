@@ -86,6 +86,11 @@ class NodeCardSettings:
         """What the hook logs; 0 = not said."""
         return self.current.log_level or 0
 
+    @property
+    def charge_contexts(self) -> bool:
+        """Whether contexts and code count against a container's memory."""
+        return bool(self.current.charge_contexts)
+
     async def load(self) -> None:
         """Load what an earlier agent stored."""
         try:
