@@ -18,9 +18,10 @@ from benchmarks.workloads_cards import divide
 from benchmarks.workloads_cluster import SETTLE_S, Run
 from benchmarks.workloads_hints import Hints
 from benchmarks.workloads_simulation import Simulation
-from tessera_core.dialect_kit.lending_terms import WrittenTerms, terms_of
+from tessera_core.dialect_kit.lending_terms import WrittenTerms
 from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.node.core_lending import FULL, CounterSample, Lender, LendingTimings
+from tessera_core.registry.lending import terms_of
 
 STEP_S: Final = 0.5
 QUIET: Final = 4

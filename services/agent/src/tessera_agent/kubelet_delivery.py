@@ -20,8 +20,8 @@ from tessera_agent.device_plugin.pre_start import PreStartCheck
 from tessera_agent.device_plugin.recovery import AllocationRecovery
 from tessera_agent.devices.competing_plugins import PREFIX
 from tessera_agent.settings import AgentSettings
-from tessera_core.dialect_kit.lending_terms import variables_of
 from tessera_core.inventory.extended_resources import allocated_names
+from tessera_core.registry.lending import variables_of
 from tessera_kubelet.device_plugin.device_lists import DeviceLists
 from tessera_kubelet.device_plugin.settings import DevicePluginSettings
 from tessera_kubelet.pod_resources import PodResources, open_pod_resources

@@ -1,5 +1,5 @@
 """On what terms a container takes part in lending: what its pod's annotations, its dialect and its
-variables say. Read here for everybody, the agent and the rebalancer alike.
+variables say. `tessera_core.registry.lending` reads them for the agent and the rebalancer alike.
 
 Each dialect reads its own words (`Dialect.lending_terms`); a container whose dialect has none is
 lent all that is idle, has no priority and keeps its limit.
@@ -7,16 +7,13 @@ lent all that is idle, has no priority and keeps its limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct
 
 from tessera_schema.annotation_keys import LENDING_KEY
 from tessera_schema.kube import Pod
-
-if TYPE_CHECKING:
-    from tessera_core.dialect_kit.contract import Dialect
 
 FULL_PERCENT: Final = 100.0
 _NO: Final = "false"
@@ -59,31 +56,6 @@ class LendingTerms(Struct, frozen=True, kw_only=True):
 def takes_part(annotations: Mapping[str, str]) -> bool:
     """Whether a pod with these annotations takes part in lending."""
     return annotations.get(LENDING_KEY, "").strip().lower() != _NO
-
-
-def terms_of(
-    dialects: Mapping[str, Dialect], names: Iterable[str], written: WrittenTerms
-) -> LendingTerms:
-    """The terms of a container that speaks these dialects, one for each vendor: the narrowest."""
-    said = [
-        dialects[name].lending_terms(written) for name in sorted(set(names)) if name in dialects
-    ]
-    ceilings = [one.most_percent for one in said if one.most_percent is not None]
-    priorities = [one.priority for one in said if one.priority is not None]
-    return LendingTerms(
-        lends=takes_part(written.pod.metadata.annotations),
-        most_percent=min(ceilings, default=None),
-        unlimited=bool(said) and all(one.unlimited for one in said),
-        unlimited_by_operator=bool(said) and all(one.unlimited_by_operator for one in said),
-        priority=max(priorities, default=None),
-    )
-
-
-def variables_of(dialects: Mapping[str, Dialect]) -> frozenset[str]:
-    """All variables that any of these dialects reads for its terms, or for the hook's log."""
-    return frozenset(
-        name for dialect in dialects.values() for name in dialect.lending_env | dialect.log_env
-    )
 
 
 def plain_terms(_written: WrittenTerms) -> LendingTerms:

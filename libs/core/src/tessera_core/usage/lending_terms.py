@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.lending_terms import WrittenTerms, terms_of
+from tessera_core.dialect_kit.lending_terms import WrittenTerms
+from tessera_core.registry.lending import terms_of
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.usage.smoothed import Key
 from tessera_schema.grants import Grant

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from tessera_agent.containers.namespace_allowances import NamespaceAllowances
 from tessera_core.dialect_kit.contract import Dialect
-from tessera_core.dialect_kit.lending_terms import LendingTerms, WrittenTerms, terms_of
+from tessera_core.dialect_kit.lending_terms import LendingTerms, WrittenTerms
 from tessera_core.hook.limits_file import CardFlag, CardLimit, HookLimits, Mode
+from tessera_core.registry.lending import terms_of
 from tessera_kubelet.nri.types import PodSandbox
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
