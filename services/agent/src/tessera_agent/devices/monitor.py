@@ -7,7 +7,7 @@ may take capacity away. Neither delays the next poll.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
 from msgspec.structs import replace
@@ -40,14 +40,15 @@ class DeviceMonitor:
         self._competitors = competitors
         self._publisher = publisher
         self._settings = settings
-        self._bare: tuple[Card, ...] = ()
-        """The cards as they would be without settings."""
         self._versions = versions
         self._poll_s = poll_s
         self._often_s = poll_s / max(round(poll_s / correct_s), 1)
         self._learned = False
         self.latest = CardsState()
         """The cards and their health after the last poll."""
+        self.cards_to_admit_on: Mapping[str, Card] | None = None
+        """`cards` with the largest amounts that settings gave them since containers run here: what
+        was admitted once is not refused because less can be granted now."""
         self.readings = Readings()
         """The last answer of the driver."""
         self.answered = asyncio.Event()
@@ -61,22 +62,6 @@ class DeviceMonitor:
     def cards(self) -> Mapping[str, Card] | None:
         """The node's cards by id; None before the driver has answered."""
         return {card.id: card for card in self.latest.cards} if self.latest.complete else None
-
-    @property
-    def cards_to_admit_on(self) -> Mapping[str, Card] | None:
-        """The same with the largest amounts that settings gave them since containers run here: what
-        was admitted once is not refused because less can be granted now."""
-        if not self.latest.complete:
-            return None
-        sizes = {card.id: self._settings.loosest(card) for card in self._bare}
-        return {
-            card.id: replace(
-                card, memory_bytes=sizes[card.id].memory_bytes, slots=sizes[card.id].slots,
-                cores_percent=sizes[card.id].cores_percent,
-                physical_bytes=card.physical_bytes or card.memory_bytes,
-            )
-            for card in self.latest.cards
-        }  # fmt: skip
 
     @property
     def state(self) -> DeviceState:
@@ -111,6 +96,18 @@ class DeviceMonitor:
         if isinstance(answer, Readings) and any(card.faults for card in answer.cards):
             self._conclude(answer)
 
+    def _admit_on(self, bare: Sequence[Card]) -> Mapping[str, Card]:
+        """`bare` are the cards as they would be without settings."""
+        sizes = {card.id: self._settings.loosest(card) for card in bare}
+        return {
+            card.id: replace(
+                card, memory_bytes=sizes[card.id].memory_bytes, slots=sizes[card.id].slots,
+                cores_percent=sizes[card.id].cores_percent,
+                physical_bytes=card.physical_bytes or card.memory_bytes,
+            )
+            for card in self.latest.cards
+        }  # fmt: skip
+
     async def _query_driver(self) -> Readings | DriverSilent:
         answer = await self._reader.poll()
         if isinstance(answer, DriverSilent):
@@ -134,11 +131,12 @@ class DeviceMonitor:
         if isinstance(answer, Readings):
             answer = settings.current.completed(answer)
         state = self._tracker.update(answer, now)
-        self._bare = state.cards
+        bare = state.cards
         state = replace(
             state, cards=settings.current.applied_to(state.cards),
             problems=(*state.problems, *settings.problems),
         )  # fmt: skip
         self.latest = self._competitors.applied_to(state)
+        self.cards_to_admit_on = self._admit_on(bare) if self.latest.complete else None
         self._publisher.report(settings.take_notes(), warning=True)
         self._publisher.publish(self.latest, now, final=settings.known)
