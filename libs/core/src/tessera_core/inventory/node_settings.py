@@ -4,7 +4,7 @@
       - labels: {pool: training}
         memory_scaling: 0.9
       - names: ["gpu-1*"]
-        vendor: acme
+        vendor: some-vendor
         slots: 10
         hidden: {indexes: [0]}
 
