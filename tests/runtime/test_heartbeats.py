@@ -110,6 +110,26 @@ async def test_it_goes_on_trying_and_is_not_announced_while_it_may_not_write() -
         assert heartbeat.announced.is_set()
 
 
+async def test_a_gap_that_counts_as_silence_begins_anew() -> None:
+    store = a_cluster()
+    kube = FakeKube(store)
+    async with beating(store, kube=kube) as heartbeat:
+        await heartbeat.resumed.wait()
+        heartbeat.resumed.clear()
+        began = heartbeat.since_s
+        kube.faults.add(
+            InjectedFault("*", LEASES + ".*", Answer(503, "ServiceUnavailable"), times=1)
+        )
+        await asyncio.sleep(120)
+        assert (heartbeat.since_s, heartbeat.resumed.is_set()) == (began, False)
+        kube.faults.add(
+            InjectedFault("*", LEASES + ".*", Answer(503, "ServiceUnavailable"), times=8)
+        )
+        async with asyncio.timeout(300):
+            await heartbeat.resumed.wait()
+        assert heartbeat.since_s > began + 120
+
+
 def test_names_say_whose_lease_it_is() -> None:
     assert agent_of_lease("agent.nvidia.a.b.example") == ("nvidia", "a.b.example")
     assert agent_of_lease(agent_lease_name("mthreads", "n1")) == ("mthreads", "n1")

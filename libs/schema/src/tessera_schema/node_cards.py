@@ -39,6 +39,9 @@ class NodeCardsAnnotation(Struct, frozen=True, kw_only=True):
     heartbeat_s: Annotated[float, Meta(gt=0)] | UnsetType = UNSET
     """Seconds for which a renewal of the agent's Lease counts: where it is not renewed within them,
     no pod is placed on these cards. Unset = the agent renews none, and nobody expects it to."""
+    renewed_since_s: int | UnsetType = UNSET
+    """Unix time since which the Lease was renewed without a gap. Nobody reads it: the node changes
+    when an agent is back, and that has kube-scheduler try the pods again that wait."""
 
 
 _encode = msgspec.json.Encoder().encode

@@ -99,7 +99,12 @@ class Heartbeat:
         """`lease` is its name, `identity` for people; `owner` answers the Node once it is known."""
         self.announced = asyncio.Event()
         """Set once it was renewed: from then on renewals may be expected."""
+        self.since_s = 0
+        """Unix time since which it was renewed without a gap that counts as silence."""
+        self.resumed = asyncio.Event()
+        """Set when `since_s` changes; its one waiter clears it."""
         self.renewals = 0
+        self._renewed_at = float("-inf")
         self._kube = kube
         self._settings = settings
         self._name = lease
@@ -127,9 +132,17 @@ class Heartbeat:
                 await asyncio.sleep(retry_s)
             else:
                 retry_s = 0.0
-                self.renewals += 1
-                self.announced.set()
+                self._note_renewal()
                 await asyncio.sleep(self._settings.renew_s * (1 - _JITTER * self._random.random()))
+
+    def _note_renewal(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self.renewals += 1
+        self.announced.set()
+        if now - self._renewed_at > self._settings.lasts_s:
+            self.since_s = int(self._clock.time())
+            self.resumed.set()
+        self._renewed_at = now
 
     async def _renew(self) -> None:
         if self._lease is None:

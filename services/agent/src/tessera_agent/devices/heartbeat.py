@@ -55,9 +55,11 @@ class AgentHeartbeat:
             await self._heartbeat.run(lambda: not problem())
         raise AssertionError("heartbeats never end")
 
-    async def _announce(self) -> None:
-        await self._heartbeat.announced.wait()
-        self._annotation.announce(self._lasts_s)
+    async def _announce(self) -> NoReturn:
+        while True:
+            await self._heartbeat.resumed.wait()
+            self._heartbeat.resumed.clear()
+            self._annotation.announce(self._lasts_s, self._heartbeat.since_s)
 
     def _owner(self) -> OwnerReference | None:
         """The Node: its Leases are deleted with it."""

@@ -53,6 +53,9 @@ class CardsAnnotationWriter:
         """None before `advertise` was called."""
         self._heartbeat_s: float | UnsetType | None = None
         """None before the Lease was renewed: what a former agent announced stays."""
+        self._since_s: int | UnsetType = UNSET
+        self._is_back = False
+        """The Lease is renewed again, and the node does not show it yet."""
         self._wanted = self._written = ""
         self._woken = asyncio.Event()
         self._verified_at = self._wrote_at = self._retry_at = float("-inf")
@@ -80,13 +83,6 @@ class CardsAnnotationWriter:
             return (decode_node_cards(self._there).advertises or {}) if self._there else {}
         return {}
 
-    @property
-    def announced_s(self) -> float | UnsetType:
-        """`NodeCardsAnnotation.heartbeat_s` as the node shows it."""
-        with suppress(msgspec.DecodeError):
-            return decode_node_cards(self._there).heartbeat_s if self._there else UNSET
-        return UNSET
-
     def want(self, cards: Sequence[Card]) -> None:
         """Set the cards that are published from now on. Never blocks."""
         self._cards = tuple(cards)
@@ -101,24 +97,24 @@ class CardsAnnotationWriter:
             if self._cards is not None:
                 self._publish()
 
-    def announce(self, heartbeat_s: float) -> None:
-        """The agent's Lease was renewed: from now on a renewal counts for this many seconds.
+    def announce(self, heartbeat_s: float, since_s: int) -> None:
+        """The agent's Lease was renewed, without a gap since then (Unix time): from now on a
+        renewal counts for this many seconds. The node shows it at once, because pods may wait.
         Never blocks."""
-        if heartbeat_s != self._heartbeat_s:
-            self._heartbeat_s = heartbeat_s
-            if self._cards is not None:
-                self._publish()
+        self._heartbeat_s, self._since_s, self._is_back = heartbeat_s, since_s, True
+        if self._cards is not None:
+            self._publish()
 
     def _publish(self) -> None:
-        advertises, heartbeat_s = self._advertises, self._heartbeat_s
+        advertises, heartbeat_s, since_s = self._advertises, self._heartbeat_s, self._since_s
         if heartbeat_s is None:
-            heartbeat_s = self.announced_s
+            heartbeat_s, since_s = self._announced
         if advertises is None:  # those of a former agent stay until this one says otherwise
             advertises = dict(self.advertised) or UNSET
         text = encode_node_cards(
             NodeCardsAnnotation(
                 cards=self._cards or (), giving=self._giving, speaks=self._speaks,
-                advertises=advertises, heartbeat_s=heartbeat_s,
+                advertises=advertises, heartbeat_s=heartbeat_s, renewed_since_s=since_s,
             )
         )  # fmt: skip
         if text != self._wanted:
@@ -135,6 +131,15 @@ class CardsAnnotationWriter:
             self._woken.clear()
 
     @property
+    def _announced(self) -> tuple[float | UnsetType, int | UnsetType]:
+        """What the node shows of the Lease."""
+        with suppress(msgspec.DecodeError):
+            if self._there:
+                shown = decode_node_cards(self._there)
+                return shown.heartbeat_s, shown.renewed_since_s
+        return UNSET, UNSET
+
+    @property
     def _there(self) -> str:
         return self.node.metadata.annotations.get(self._key, "") if self.node else ""
 
@@ -146,7 +151,7 @@ class CardsAnnotationWriter:
         return max(due, self._retry_at)
 
     def _write_due(self) -> float:
-        if self._wanted != self._written and self._takes_away():
+        if self._wanted != self._written and (self._is_back or self._takes_away()):
             return float("-inf")
         return self._wrote_at + self._settings.write_s
 
@@ -191,6 +196,7 @@ class CardsAnnotationWriter:
             Verb.PATCH, self._path, body=msgspec.json.encode(patch), kind=Body.MERGE_PATCH
         )
         self.node, self._written = self._read(answer), text
+        self._is_back = self._is_back and text != self._wanted
         self._wrote_at = self._verified_at = asyncio.get_running_loop().time()
         _log.info("inventory written", key=self._key, bytes=len(text))
 
