@@ -22,7 +22,7 @@ def a_writer(kube: FakeKube) -> CardsAnnotationWriter:
     return CardsAnnotationWriter(kube, InventorySettings(write_s=10), NODE, "nvidia")
 
 
-async def shown(kube: FakeKube) -> NodeCardsAnnotation:
+async def published(kube: FakeKube) -> NodeCardsAnnotation:
     return decode_node_cards(await annotation(kube))
 
 
@@ -34,13 +34,13 @@ async def test_the_node_changes_at_once_when_the_agent_is_back() -> None:
         await asyncio.sleep(0.1)
         writer.want(CARDS)  # waits its turn
         await asyncio.sleep(0.1)
-        assert len((await shown(kube)).cards) == 1
+        assert len((await published(kube)).cards) == 1
         for since_s in (1000, 2000):
             writer.announce(45, since_s)
             await asyncio.sleep(0.1)
-            there = await shown(kube)
+            there = await published(kube)
             assert (there.heartbeat_s, there.renewed_since_s) == (45, since_s)
-        assert (len((await shown(kube)).cards), writes(kube)) == (2, 3)
+        assert (len((await published(kube)).cards), writes(kube)) == (2, 3)
         writer.want(CARDS[1:] + CARDS[:1])  # its turn comes 10 s after what could not wait
         await asyncio.sleep(5)
         assert writes(kube) == 3
@@ -54,7 +54,7 @@ async def test_what_a_former_agent_announced_stays_until_the_lease_is_renewed() 
             writer.want(CARDS[: since_s // 1000])
             await asyncio.sleep(15)
             if since_s == 2000:
-                assert (await shown(kube)).renewed_since_s == 1000
+                assert (await published(kube)).renewed_since_s == 1000
             writer.announce(45, since_s)
             await asyncio.sleep(0.1)
-            assert (await shown(kube)).renewed_since_s == since_s
+            assert (await published(kube)).renewed_since_s == since_s

@@ -110,7 +110,7 @@ async def test_it_goes_on_trying_and_is_not_announced_while_it_may_not_write() -
         assert heartbeat.announced.is_set()
 
 
-async def test_a_gap_that_counts_as_silence_begins_anew() -> None:
+async def test_after_a_gap_that_counts_as_silence_it_resumes() -> None:
     store = a_cluster()
     kube = FakeKube(store)
     async with beating(store, kube=kube) as heartbeat:
