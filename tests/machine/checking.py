@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tessera_core.fleet.charges import Charge
+from tessera_core.inventory.agent_liveness import PROOF_S
 from tessera_core.machines.allocation import AllocationPhase
 from tessera_scheduler.cache.outlived import OCCUPIED
 from tessera_scheduler.explain.explanation import Explainer
@@ -16,6 +17,7 @@ from tessera_schema.grants import Grant, encode_grant
 from tessera_schema.reasons import Reason
 from tests.core.reckoning import counts
 from tests.core.reference import ObservedPod, sums
+from tests.machine.agents import HEARTBEAT
 from tests.machine.cluster import RECEIVED_S, SETTINGS, SHAPES
 from tests.machine.replicas import Replica
 from tests.machine.simulation import Simulation
@@ -25,6 +27,9 @@ REST_S = 5 + max(
     RECEIVED_S + 3 * SETTINGS.kube.retry_most_s, SETTINGS.bind.late_s + SETTINGS.ledger.retry_most_s
 )
 """Until all that is under way has come, and what was lost is given up."""
+BACK_S = PROOF_S + HEARTBEAT.renew_s
+"""Within which pods are placed on the cards of an agent that renews its Lease again, whatever it
+did before."""
 RELEASE_S = 5.0
 """Within which the cards of a pod that is gone are free."""
 
@@ -56,9 +61,11 @@ async def at_rest(world: Simulation, *, bus: bool) -> Scheduler:
     await world.until("somebody leads", lambda: world.leader is not None, LEAD_S)
     await world.until("all calls are answered", lambda: world.placing.under_way == 0, LEAD_S)
     await world.advance(REST_S)
-    await _rest(world)
     leader = await _leader(world)
     assert leader.scheduler is not None
+    fleet = leader.scheduler.ledger.fleet
+    await world.until("all agents count", lambda: not any(fleet.silent.values()), BACK_S)
+    await _rest(world)
     always(world)
     await _place_all(world, leader)
     await _one_more_is_placed(world, leader)
@@ -93,8 +100,9 @@ def _mend(world: Simulation, *, bus: bool) -> None:
         world.cluster.bus.back()
     if not world.alive:
         world.start()
-    for node in world.cluster.cards:
-        world.cluster.join(node)
+    for name, node in world.nodes.items():
+        world.cluster.join(name)
+        node.agent.mend()
 
 
 async def _leader(world: Simulation) -> Replica:

@@ -28,6 +28,8 @@ TEAM: Final = "team"
 QUOTA_MIB: Final = 16000
 """What it is in the beginning."""
 NAMESPACES: Final = ("default", TEAM)
+VENDOR: Final = "nvidia"
+"""Whose cards the nodes have."""
 QUOTAS: Final = f"/api/v1/namespaces/{TEAM}/resourcequotas"
 LATE_S: Final = 25.0
 """The most seconds that a request spends on its way to the API server."""
@@ -115,6 +117,8 @@ class Cluster:
         self.ever_unhealthy: set[str] = set()
         self.quota: list[tuple[float, float]] = []
         """From when on how many MiB the team may have."""
+        self._heartbeats: dict[str, float] = {}
+        """Node -> seconds for which a renewal of its agent's Lease counts, once it announces it."""
         self._outages: dict[str, list[tuple[float, float]]] = {}
         """When each scheduler could receive nothing."""
         self.made: dict[str, float] = {}
@@ -176,9 +180,19 @@ class Cluster:
     def publish(self, node: str) -> None:
         """Its agent writes its cards as they are."""
         giving = ALLOCATE if node == self.allocating else UNSET
-        text = encode_node_cards(NodeCardsAnnotation(cards=self.cards_of(node), giving=giving))
-        note = {"metadata": {"annotations": {f"{CARDS_PREFIX}nvidia": text}}}
+        published = NodeCardsAnnotation(
+            cards=self.cards_of(node), giving=giving,
+            heartbeat_s=self._heartbeats.get(node, UNSET),
+        )  # fmt: skip
+        text = encode_node_cards(published)
+        note = {"metadata": {"annotations": {f"{CARDS_PREFIX}{VENDOR}": text}}}
         self.call("PATCH", f"/api/v1/nodes/{node}", note)
+
+    def announce(self, node: str, heartbeat_s: float) -> None:
+        """Its agent has renewed its Lease, and says for how long that counts."""
+        if self._heartbeats.get(node) != heartbeat_s:
+            self._heartbeats[node] = heartbeat_s
+            self.publish(node)
 
     def ail(self, card: str) -> None:
         """A card goes bad."""

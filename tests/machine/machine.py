@@ -15,6 +15,7 @@ from tests.machine.cluster import RECEIVED_S, SHAPES
 from tests.machine.faults import Faults, effects
 from tests.machine.life import Life
 from tests.machine.replicas import Replica
+from tests.machine.silences import Silences
 from tests.machine.walking import sure, which_of
 
 _away = st.sampled_from((0.0, 0.0, 5.5, 9.0, 21.0, 26.0, 26.0, 60.0))
@@ -22,8 +23,8 @@ _away = st.sampled_from((0.0, 0.0, 5.5, 9.0, 21.0, 26.0, 26.0, 60.0))
 _others = st.integers(0, 4)
 
 
-class Machine(Life, Faults):
-    """Life, faults, and the races in which they meet."""
+class Machine(Life, Faults, Silences):
+    """Life, faults, silences, and the races in which they meet."""
 
     # -- races for cards: something happens to a Binding, or to who sends it; others want its cards
 

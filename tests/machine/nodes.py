@@ -25,11 +25,10 @@ from tessera_schema.grants import GRANT_KEY, Grant, Share
 from tessera_schema.kube import Container, Pod
 from tessera_schema.messages.device_reports import DeviceState, Occupied, encode
 from tessera_schema.subjects import DEVICES_BUCKET
-from tests.machine.cluster import Cluster
+from tests.machine.agents import Agent
+from tests.machine.cluster import VENDOR, Cluster
 from tests.machine.truth import fits
 from tests.scheduler.fake_cluster import REGISTRY
-
-VENDOR = "nvidia"
 
 
 class _Runs:
@@ -46,8 +45,9 @@ class _Runs:
 class Node:
     """A machine with cards."""
 
-    def __init__(self, name: str, cluster: Cluster, outbox: Outbox) -> None:
+    def __init__(self, name: str, cluster: Cluster, outbox: Outbox, agent: Agent) -> None:
         self.name = name
+        self.agent = agent
         self.refused: dict[str, set[str]] = {}
         """Card -> uids of the pods that it had no room for."""
         self._cluster = cluster
@@ -59,14 +59,15 @@ class Node:
     def reconcile(self) -> None:
         """Start what is bound here, stop what is to end, report the state."""
         pods = self._cluster.truth.pods
-        self._resize()
+        if self.agent.works:
+            self._resize()
         for uid in list(pods):
             pod = pods.get(uid)
             if pod is not None and pod.spec.node_name == self.name and not pod.terminal:
                 if pod.metadata.deletion_timestamp:
                     self._runs.pop(uid, None)
                     self._cluster.delete(uid, 0)
-                else:
+                elif self.agent.works:
                     self._go_on(pod)
         self.report()
 
@@ -93,7 +94,9 @@ class Node:
         return uid in self._runs and any(self._runs[uid].shares.values())
 
     def report(self) -> None:
-        """Publish the agent's report on its cards."""
+        """Publish the agent's report on its cards, if it runs."""
+        if not self.agent.works:
+            return
         state = DeviceState(
             node=self.name, vendor=VENDOR, cards=self._cluster.cards_of(self.name),
             occupied=tuple(self._left(uid) for uid in self.orphans() if self.runs(uid)),

@@ -4,6 +4,7 @@ are gone."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -42,6 +43,8 @@ class Placing:
         """Uids of pods that were said to be bound, and where."""
         self.turned_away = 0
         """Answers that name a node where an equal pod has to start first."""
+        self.found_silent = 0
+        """Answers that name a node whose agent is silent."""
         self._calls: list[Replica] = []
         """Pods that kube-scheduler waits for."""
         self._cluster = cluster
@@ -81,14 +84,30 @@ class Placing:
         except NotLeading:
             return None
         assert not answer.error, answer.error
-        failed = (answer.failed_and_unresolvable_nodes or {}).values()
-        self.turned_away += Reason.NODE_STARTING_EQUAL_POD.wire in failed
+        failed = answer.failed_and_unresolvable_nodes or {}
+        self.turned_away += Reason.NODE_STARTING_EQUAL_POD.wire in failed.values()
         names = tuple(answer.node_names or ())
+        self._check_agents(replica, uid, names, failed)
         meta = msgspec.json.decode(self.seen[uid])["metadata"]
         for node in names:
             self.offers.append(Offer(uid, meta["namespace"], meta["name"], node))
         del self.offers[:-MOST_OFFERS]
         return names
+
+    def _check_agents(
+        self, replica: Replica, uid: str, names: Iterable[str], failed: Mapping[str, str]
+    ) -> None:
+        """By what has reached the replica: nothing is placed where the agent is silent for longer
+        than a renewal counts, and nobody who renews is called silent."""
+        observed = replica.line.observed
+        for node in names:
+            if observed.is_silent(node) and uid not in self._cluster.truth.bound:
+                self.wrong.append(f"{uid} was offered {node}, whose agent is silent")
+        for node, why in failed.items():
+            if why == Reason.AGENT_SILENT.wire:
+                self.found_silent += 1
+                if observed.is_live(node):
+                    self.wrong.append(f"the agent of {node} was called silent, and renews")
 
     def bind(self, replica: Replica, offer: Offer) -> None:
         """Begin to bind; what comes of it is checked when it comes."""

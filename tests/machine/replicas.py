@@ -14,6 +14,7 @@ from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_testing.kube import FakeKube
 from tessera_testing.stoppable import StoppableProcess
 from tests.machine.cluster import SETTINGS, Cluster
+from tests.machine.observed import ObservedAgents
 from tests.machine.truth import CALL_S
 from tests.scheduler.fake_cluster import REGISTRY
 
@@ -27,6 +28,7 @@ class Line(FakeKube):
         """The process was killed: what it still sends is never sent."""
         self.stops_it = False
         """The next Binding finds the process stopped between deciding to send it and sending it."""
+        self.observed = ObservedAgents(cluster.time)
         self._truth = cluster.truth
         self._stop = stop
 
@@ -44,11 +46,14 @@ class Line(FakeKube):
         if self.dead:
             raise ApiLost("the process is dead")
         try:
-            return await super().call(verb, path, query=query, body=body, kind=kind)
+            answer = await super().call(verb, path, query=query, body=body, kind=kind)
         except ApiRefused as e:
             if POLICY in e.message and "dryRun" not in query:
                 self._truth.out_of_term += 1
             raise
+        if verb is Verb.GET:
+            self.observed.page(path, answer, first="continue" not in query)
+        return answer
 
     @asynccontextmanager
     async def stream(
@@ -58,7 +63,12 @@ class Line(FakeKube):
         if self.dead:
             raise ApiLost("the process is dead")
         async with super().stream(path, query=query) as lines:
-            yield lines
+            yield self._observe(path, lines)
+
+    async def _observe(self, path: str, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for line in lines:
+            self.observed.event(path, line)
+            yield line
 
 
 class Replica:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_testing.stoppable import StoppableLoop
+from tests.machine.agents import Agent
 from tests.machine.cluster import Cluster
 from tests.machine.nodes import Node
 from tests.machine.placing import Placing
@@ -38,16 +39,23 @@ class Simulation:
 
     async def _live(self) -> None:
         async with AsyncExitStack() as stack:
-            for name in self.cluster.cards:
-                outbox = await stack.enter_async_context(
+            outboxes = {
+                name: await stack.enter_async_context(
                     open_outbox(self.cluster.bus, self.cluster.clock, "agent", name)
                 )
-                self.nodes[name] = Node(name, self.cluster, outbox)
+                for name in self.cluster.cards
+            }
             async with asyncio.TaskGroup() as group:
                 self._group = group
+                for name, outbox in outboxes.items():
+                    agent = Agent(name, self.cluster, group)
+                    agent.start()
+                    self.nodes[name] = Node(name, self.cluster, outbox, agent)
                 self.placing = Placing(self.cluster, group)
                 self._ready.set()
                 await self._over.wait()
+                for node in self.nodes.values():
+                    node.agent.kill()
                 for replica in self.replicas:
                     await replica.bury()
 

@@ -38,6 +38,7 @@ def test_over_ten_thousand_steps(caplog: pytest.LogCaptureFixture) -> None:
     seen = walk(10_000, same=True)
     for what in (
         "bound", "waiting", "stopped as it bound", "out of term", "resized", "kept apart",
+        "silent",
     ):  # fmt: skip
         assert seen[what], what
 

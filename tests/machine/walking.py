@@ -132,5 +132,6 @@ class Walk(RuleBasedStateMachine):
         self.seen["resized"] = self.seen.get("resized", 0) + truth.resized
         apart = truth.kept_apart + self.world.placing.turned_away
         self.seen["kept apart"] = self.seen.get("kept apart", 0) + apart
+        self.seen["silent"] = self.seen.get("silent", 0) + self.world.placing.found_silent
         for _ in self.world.placing.waiting():
             self.count("waiting")
