@@ -264,6 +264,9 @@ async def test_nothing_of_it_counts_elsewhere_or_stays(tmp_path: Path) -> None:
         # Of a key's states the last one is certain to be read.
         for node, by in ((HONEST[0], KEYS["liar"]), (HONEST[1], None)):
             await stage.state(DeviceState(node=node, vendor=VENDOR), by)
+        for own, of in ((liar(0), liar(0)), (liar(1), HONEST[0])):
+            state = DeviceState(node=own, vendor=VENDOR, cards=tuple(cards_on(own, 2)))
+            await stage.state(replace(state, occupied=occupied(of)), KEYS["liar"])
         await make_up(stage, range(FIRST))
         await taken_in(stage, FIRST)
 

@@ -13,6 +13,7 @@ from tessera_schema.endpoints.visibility import PLURAL, ROOT
 from tests.cluster.cluster import OpenCluster, RealCluster
 from tests.cluster.objects import a_share, a_share_pod
 from tests.cluster.tenants import REGISTERED, a_home, a_tenant, reached
+from tests.contract.kubebin import kube_bin
 
 
 async def tessera(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -73,7 +74,7 @@ async def test_role_edit_sees_why_and_what_would_help(
 
 async def by_kubectl(cluster: RealCluster, home: Path) -> None:
     """And by kubectl, which knows nothing of the kind."""
-    kubectl = cluster.plane.binaries / "kubectl"
+    kubectl = (await asyncio.to_thread(kube_bin, "kubectl")) / "kubectl"
     for arguments, says in (
         (("get", "podexplanations"), "NAME   VERDICT   NODE   WHY"),
         (("get", "podexplanations"), "the largest free part is 7.81 GiB on"),

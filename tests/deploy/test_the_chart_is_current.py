@@ -38,7 +38,8 @@ def test_no_file_is_left_of_what_is_gone() -> None:
     assert left == [], HOW
 
 
-def test_every_component_of_kustomize_is_a_switch() -> None:
-    assert sorted(OF_CHART) == list(COMPONENTS)
+def test_every_component_of_kustomize_is_a_switch_or_a_value() -> None:
+    assert sorted((*OF_CHART, "own-kube-scheduler")) == list(COMPONENTS)
     values = yaml.safe_load((generate.CHART / "values.yaml").read_text())
     assert values["components"] == dict.fromkeys(OF_CHART, False)
+    assert values["kubeScheduler"]["enabled"] is True  # false: as own-kube-scheduler
