@@ -1,20 +1,16 @@
-"""What the demo shows: nodes, dialects, a quota and pods, as the files in `scene` have them."""
+"""What the demo shows: nodes, a quota, and pods, as the YAML files next to this one have them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import yaml
 from msgspec import Struct
 
 from tessera_embedded.node.settings import NodeDescription
-
-DIALECTS: Final = Path(__file__).parent / "scene" / "dialects.yaml"
-"""The configuration of dialects that every service reads."""
 
 
 class Scenario(Struct, frozen=True):
