@@ -100,7 +100,7 @@ class Checker:
             seen = await self.observe()
             return None if _somebody_could_be_placed(seen) else seen
 
-        found: Observation = await self._cluster.until(rests, "nobody waits for whom there is room")
+        found: Observation = await self._cluster.until(rests, "no pod waits that there is room for")
         return found
 
     async def in_the_end(self, what: str) -> None:

@@ -64,9 +64,11 @@ static void trim(struct tessera_card_usage *shared, const struct tessera_card_li
         return;
     uint64_t longest = ts_get(shared->longest_ns);
     ts_set(shared->longest_ns, longest - longest / 4); /* it may have been the last of its kind */
-    ts_set(shared->late_measured_ns, late(&shared->late_measured_ns, age) + measured);
-    ts_set(shared->late_usage_ns, late(&shared->late_usage_ns, age) + ours);
-    uint64_t gain = shared->late_measured_ns * 1000 / shared->late_usage_ns;
+    measured += late(&shared->late_measured_ns, age);
+    ours += late(&shared->late_usage_ns, age);
+    ts_set(shared->late_measured_ns, measured);
+    ts_set(shared->late_usage_ns, ours);
+    uint64_t gain = measured * 1000 / ours; /* not of the shared sums: any process of the container can write them */
     gain = gain < LEAST_GAIN ? LEAST_GAIN : gain > MOST_GAIN ? MOST_GAIN : gain;
     __atomic_store_n(&shared->gain_permille, (uint32_t)gain, __ATOMIC_RELAXED);
 }

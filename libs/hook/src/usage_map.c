@@ -38,9 +38,8 @@ static int range_lock(int command, short type, uint64_t at) {
 }
 
 /* The application may have closed our descriptor and got its number for something else. */
-static int descriptor_is_ours(void) {
-    struct stat now;
-    return fd >= 0 && fstat(fd, &now) == 0 && now.st_dev == device && now.st_ino == inode;
+static int descriptor_is_ours(struct stat *now) {
+    return fd >= 0 && fstat(fd, now) == 0 && now->st_dev == device && now->st_ino == inode;
 }
 
 static int valid(const struct tessera_usage *usage) {
@@ -136,9 +135,9 @@ int ts_usage_intact(int by_path) {
     struct stat ours, there;
     if (fd < 0)
         return 1;
-    if (fstat(fd, &ours) < 0 || ours.st_ino != inode || ours.st_dev != device || !ours.st_nlink)
+    if (!descriptor_is_ours(&ours))
         return 0;
-    if (by_path && (stat(where, &there) < 0 || there.st_ino != inode || there.st_dev != device))
+    if ((by_path || !ours.st_nlink) && (stat(where, &there) < 0 || there.st_ino != inode || there.st_dev != device))
         return 0;
     if (ours.st_size < (off_t)TESSERA_USAGE_SIZE && posix_fallocate(fd, 0, TESSERA_USAGE_SIZE) != 0)
         return 0;
@@ -153,7 +152,8 @@ void ts_usage_not_inherited(void) {
 /* The old mapping stays: another thread may be inside it. This happens only when the file was
  * replaced. */
 void ts_usage_forget(void) {
-    if (descriptor_is_ours())
+    struct stat now;
+    if (descriptor_is_ours(&now))
         close(fd);
     fd = -1;
     structure.word = 0;
