@@ -1,12 +1,14 @@
 """What hints, lending and moves gain: a cluster in virtual time, the policies side by side.
 
     python benchmarks/workloads.py [--workload NAME] [--policy NAME] [--seeds N] [--json]
+        [--use pai] [--load 1.4]
     python benchmarks/workloads.py --file recording.csv --nodes 10 [--cards 4] [--memory-mib 81920]
 
 Without names all of them: mixed, services, research (`workloads_made`), and nothing, hints,
 lending, moves, all (`workloads_run`). What is modelled and what is not: `workloads_simulation` and
-`workloads_cards`; decisions are taken by the functions that the services call. How a recording is
-written: `workloads_recorded`. What the figures are: `workloads_counted`.
+`workloads_cards`; decisions are taken by the functions that the services call. Pods that use as
+little as Alibaba published: `workloads_use`. How a recording is written: `workloads_recorded`. What
+the figures are: `workloads_counted`.
 """
 
 from __future__ import annotations
@@ -15,16 +17,19 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import workloads_made as made
+from benchmarks.workloads_cluster import requested_percent
 from benchmarks.workloads_counted import FIGURES
 from benchmarks.workloads_pods import Workload
 from benchmarks.workloads_recorded import Malformed, read
 from benchmarks.workloads_run import POLICIES, Outcome, as_json, run, show
-from tessera_core.registry.registry import load
+from benchmarks.workloads_use import with_pai_use
+from tessera_core.registry.registry import DialectRegistry, load
 
 FIRST_SEED = 1
 
@@ -33,11 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """0, or 2 for a recording that cannot be read."""
     args = _arguments(argv)
     try:
-        chosen = _workloads(args)
+        registry = load()
+        chosen = _workloads(args, registry)
     except Malformed as e:
         print(e, file=sys.stderr)
         return 2
-    registry = load()
     found: dict[str, dict[str, list[Outcome]]] = {}
     for name, seeds in chosen.items():
         found[name] = {
@@ -53,17 +58,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _workloads(args: argparse.Namespace) -> dict[str, dict[int, Workload]]:
+def _workloads(
+    args: argparse.Namespace, registry: DialectRegistry
+) -> dict[str, dict[int, Workload]]:
     """Name -> seed -> workload."""
     if args.file is not None:
         recorded = read(args.file, nodes=args.nodes, cards=args.cards, memory_mib=args.memory_mib)
         return {recorded.name: {0: recorded}}
     seeds = range(FIRST_SEED, FIRST_SEED + args.seeds)
-    size = {"nodes": args.nodes, "hours": args.hours}
     return {
-        name: {seed: made.make(name, seed, **size) for seed in seeds}
+        name: {seed: _made(args, registry, name, seed) for seed in seeds}
         for name in args.workload or made.MADE
     }
+
+
+def _made(args: argparse.Namespace, registry: DialectRegistry, name: str, seed: int) -> Workload:
+    workload = made.make(name, seed, nodes=args.nodes, hours=args.hours, load=args.load)
+    if args.use == "pai":
+        return with_pai_use(workload, partial(requested_percent, registry), seed)
+    return workload
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -71,6 +84,11 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--workload", action="append", choices=list(made.MADE))
     parser.add_argument("--policy", action="append", choices=list(POLICIES))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument(
+        "--use", choices=("drawn", "pai"), default="drawn",
+        help="what pods want: drawn apart from what they ask for, or as Alibaba's PAI published",
+    )  # fmt: skip
+    parser.add_argument("--load", type=float, default=1.0, help="times as many pods come")
     parser.add_argument("--hours", type=float, default=made.HOURS)
     parser.add_argument("--file", type=Path, help="a recording instead of a made workload")
     parser.add_argument("--nodes", type=int, default=made.NODES)
@@ -78,7 +96,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--memory-mib", type=int, default=made.MEMORY_MIB, help="with --file")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
-    for name in ("seeds", "hours", "nodes", "cards", "memory_mib"):
+    for name in ("seeds", "load", "hours", "nodes", "cards", "memory_mib"):
         if getattr(args, name) <= 0:
             parser.error(f"--{name.replace('_', '-')} {getattr(args, name)}: write more than 0")
     return args

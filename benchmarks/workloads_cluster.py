@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from benchmarks.workloads_pods import Job, Workload, Works
+from benchmarks.workloads_pods import Job, Workload, Works, alone_s
 from benchmarks.workloads_seats import Seat
+from tessera_core.admission.admit import AdmittedPod, admit
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Container, ObjectMeta, Pod, PodSpec, PodStatus, Resources
@@ -66,11 +68,25 @@ def node_name(number: int) -> str:
 
 
 def ideal_s(job: Job) -> float:
-    """Seconds that its work takes when nothing holds it back."""
-    wants = job.wants
-    if not isinstance(wants, Works):
-        return job.stays_s
-    return START_S + sum(wants.pauses_s) + sum(wants.bursts_s) * 100 / wants.peak_percent
+    """Seconds from its coming to its end when nothing holds it back."""
+    return alone_s(job) + START_S * isinstance(job.wants, Works)
+
+
+class Unreadable(Exception):
+    """A job's manifest is not admitted; the message says why."""
+
+
+def request_of(registry: DialectRegistry, job: Job) -> PodRequest:
+    """What admission makes of its manifest. Raises Unreadable."""
+    admitted = admit(registry, manifest(job))
+    if not isinstance(admitted, AdmittedPod):
+        raise Unreadable(f"pod {job.name}: {getattr(admitted, 'message', 'no card asked')}")
+    return admitted.request
+
+
+def requested_percent(registry: DialectRegistry, job: Job) -> float:
+    """Cores that it asks for, percent of a card; all of it where it names none."""
+    return request_of(registry, job).containers[0].requests[0].cores_percent or float(WHOLE)
 
 
 def cards_of(node: int, workload: Workload) -> tuple[Card, ...]:

@@ -94,15 +94,15 @@ NOTEBOOK: Sequence[RequestKind] = (
 class Draw:
     """Draws jobs of every kind from one seed."""
 
-    def __init__(self, seed: int, hours: float) -> None:
-        """The same seed and hours draw the same jobs."""
+    def __init__(self, seed: int, hours: float, load: float = 1.0) -> None:
+        """The same arguments draw the same jobs; arrivals are multiplied by `load`."""
         self.rng = np.random.default_rng(seed)
-        self.hours = hours
+        self.hours, self.load = hours, load
         self._named = 0
 
     def times(self, per_h: float) -> Iterator[float]:
         """Of arrivals, at random, so many an hour in the mean."""
-        count = int(self.rng.poisson(per_h * self.hours))
+        count = int(self.rng.poisson(per_h * self.load * self.hours))
         yield from np.sort(self.rng.uniform(0, self.hours * HOUR_S, count)).tolist()
 
     def training(
@@ -220,11 +220,15 @@ MADE: Mapping[str, Callable[[Draw], list[Job]]] = {
 }  # fmt: skip
 
 
-def make(name: str, seed: int, *, nodes: int = NODES, hours: float = HOURS) -> Workload:
-    """The workload of that name. Arrivals grow with the number of nodes."""
-    draw = Draw(seed, hours)
+def make(
+    name: str, seed: int, *, nodes: int = NODES, hours: float = HOURS, load: float = 1.0
+) -> Workload:
+    """The workload of that name. Arrivals grow with the number of nodes, and with `load`; fewer
+    than usual are some of the usual ones."""
+    arrivals = load * nodes / NODES
+    draw = Draw(seed, hours, max(arrivals, 1.0))
     jobs = MADE[name](draw)
-    kept = draw.rng.random(len(jobs)) < nodes / NODES
+    kept = draw.rng.random(len(jobs)) < arrivals
     jobs = [job for job, keep in zip(jobs, kept, strict=True) if keep]
     return Workload(
         name=name, nodes=nodes, cards=CARDS, memory_mib=MEMORY_MIB, hours=hours,

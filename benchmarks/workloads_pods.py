@@ -76,6 +76,14 @@ class Workload:
     jobs: tuple[Job, ...]
 
 
+def alone_s(job: Job) -> float:
+    """Seconds that its work takes when nothing holds it back; how long it stays if it serves."""
+    wants = job.wants
+    if not isinstance(wants, Works):
+        return job.stays_s
+    return sum(wants.pauses_s) + sum(wants.bursts_s) * 100 / wants.peak_percent
+
+
 def constant(percent: float) -> Floats:
     """A curve of one step, which goes on."""
     return np.array([percent])

@@ -32,12 +32,12 @@ from benchmarks.workloads_cluster import (
     ideal_s,
     manifest,
     node_name,
+    request_of,
 )
 from benchmarks.workloads_counted import LATE_PERCENT, Counted
 from benchmarks.workloads_packing import Packing
 from benchmarks.workloads_pods import HOUR_S, Job, Serves, Workload
 from benchmarks.workloads_seats import Seats
-from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.fleet.arrays import Floats
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.packing.packer import Packer
@@ -57,10 +57,6 @@ class Part(Protocol):
 
     def after(self, world: Simulation, wants: Floats, got: Floats) -> None:
         """It has passed, and this is what they got."""
-
-
-class Unreadable(Exception):
-    """A job's manifest is not admitted; the message says why."""
 
 
 class Simulation:
@@ -167,10 +163,7 @@ class Simulation:
         pod = manifest(job)
         shape = (frozenset(job.limits.items()), frozenset(job.annotations.items()))
         if shape not in self._requests:
-            admitted = admit(self.registry, pod)
-            if not isinstance(admitted, AdmittedPod):
-                raise Unreadable(f"pod {job.name}: {getattr(admitted, 'message', 'no card asked')}")
-            self._requests[shape] = admitted.request
+            self._requests[shape] = request_of(self.registry, job)
         known = self._requests[shape]
         request = replace(known, namespace=job.kind, name=job.name, uid=job.name)
         return Run(number, job, pod, request, job.at_s)

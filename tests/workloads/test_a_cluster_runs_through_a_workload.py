@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.workloads_cluster import START_S, TICK_S
+from benchmarks.workloads_cluster import START_S, TICK_S, Unreadable
 from benchmarks.workloads_lending import Lending
 from benchmarks.workloads_made import MADE, make
 from benchmarks.workloads_pods import Works
 from benchmarks.workloads_run import POLICIES, run
-from benchmarks.workloads_simulation import Simulation, Unreadable
+from benchmarks.workloads_simulation import Simulation
 from tessera_core.fleet.arrays import Floats
 from tests.workloads.small import REGISTRY, Witness, a_job, a_simulation, hami, serves, trains
 
