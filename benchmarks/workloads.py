@@ -1,14 +1,14 @@
 """What hints, lending and moves gain: a cluster in virtual time, the policies side by side.
 
     python benchmarks/workloads.py [--workload NAME] [--policy NAME] [--seeds N] [--json]
-        [--use pai] [--load 1.4]
+        [--use pai] [--card closed] [--load 1.4] [--interference FILE] [--no-bounds]
     python benchmarks/workloads.py --file recording.csv --nodes 10 [--cards 4] [--memory-mib 81920]
 
 Without names all of them: mixed, services, research (`workloads_made`), and nothing, hints,
-lending, moves, all (`workloads_run`). What is modelled and what is not: `workloads_simulation` and
-`workloads_cards`; decisions are taken by the functions that the services call. Pods that use as
-little as Alibaba published: `workloads_use`. How a recording is written: `workloads_recorded`. What
-the figures are: `workloads_counted`.
+lending, moves, all (`workloads_run`), with what no policy can exceed (`workloads_bounds`). What is
+modelled and what is not: `workloads_simulation` and `workloads_cards`; decisions are taken by the
+functions that the services call. Pods that use as little as Alibaba published: `workloads_use`.
+How a recording is written: `workloads_recorded`. What the figures are: `workloads_counted`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,21 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import workloads_made as made
+from benchmarks.workloads_bounds import BOUNDS
+from benchmarks.workloads_cards import CardModel
 from benchmarks.workloads_cluster import requested_percent
 from benchmarks.workloads_counted import FIGURES
+from benchmarks.workloads_interference import (
+    GUESS,
+    BadTable,
+    Interference,
+    read_table,
+    with_loads,
+)
 from benchmarks.workloads_pods import Workload
 from benchmarks.workloads_recorded import Malformed, read
-from benchmarks.workloads_run import POLICIES, Outcome, as_json, run, show
+from benchmarks.workloads_run import POLICIES, Outcome, run, run_bound
+from benchmarks.workloads_tables import as_json, show, show_bounds
 from benchmarks.workloads_use import with_pai_use
 from tessera_core.registry.registry import DialectRegistry, load
 
@@ -35,27 +45,48 @@ FIRST_SEED = 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0, or 2 for a recording that cannot be read."""
+    """0, or 2 for a recording or a table that cannot be read."""
     args = _arguments(argv)
+    registry = load()
     try:
-        registry = load()
+        model = CardModel(args.card == "closed", _interference(args))
         chosen = _workloads(args, registry)
-    except Malformed as e:
+    except (Malformed, BadTable) as e:
         print(e, file=sys.stderr)
         return 2
     found: dict[str, dict[str, list[Outcome]]] = {}
+    bounds: dict[str, dict[str, list[Outcome]]] = {}
+    settings = _settings(args, model)
+    if not args.json:
+        print(", ".join(f"{name}: {value}" for name, value in settings.items()))
     for name, seeds in chosen.items():
         found[name] = {
-            policy: [run(workload, registry, policy, seed) for seed, workload in seeds.items()]
+            policy: [run(one, registry, policy, seed, model) for seed, one in seeds.items()]
             for policy in args.policy or POLICIES
+        }
+        bounds[name] = {
+            bound: [run_bound(one, registry, bound, seed, model) for seed, one in seeds.items()]
+            for bound in (BOUNDS if args.bounds else ())
         }
         if not args.json:
             show(name, found[name])
+            if args.bounds:
+                show_bounds(found[name], bounds[name])
     if args.json:
-        print(json.dumps(as_json(found)))
+        print(json.dumps(as_json(found, bounds, settings)))
     else:
         print("\n" + "\n".join(f"{figure}: {what}" for figure, what in FIGURES.items()))
     return 0
+
+
+def _interference(args: argparse.Namespace) -> Interference:
+    return GUESS if args.interference is None else read_table(args.interference)
+
+
+def _settings(args: argparse.Namespace, model: CardModel) -> dict[str, object]:
+    """What was run, for who reads the figures."""
+    source = {"recording": str(args.file)} if args.file else {"use": args.use, "load": args.load}
+    return {**source, "card": args.card, "interference": model.interference.source}
 
 
 def _workloads(
@@ -74,8 +105,9 @@ def _workloads(
 
 def _made(args: argparse.Namespace, registry: DialectRegistry, name: str, seed: int) -> Workload:
     workload = made.make(name, seed, nodes=args.nodes, hours=args.hours, load=args.load)
+    workload = with_loads(workload, seed)
     if args.use == "pai":
-        return with_pai_use(workload, partial(requested_percent, registry), seed)
+        workload = with_pai_use(workload, partial(requested_percent, registry), seed)
     return workload
 
 
@@ -89,6 +121,14 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="what pods want: drawn apart from what they ask for, or as Alibaba's PAI published",
     )  # fmt: skip
     parser.add_argument("--load", type=float, default=1.0, help="times as many pods come")
+    parser.add_argument(
+        "--card", choices=("open", "closed"), default="open",
+        help="closed: jobs are synchronous, and compute only when they have waited for themselves",
+    )  # fmt: skip
+    parser.add_argument(
+        "--interference", type=Path, help="a table that interference.py wrote, in place of a guess"
+    )
+    parser.add_argument("--bounds", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--hours", type=float, default=made.HOURS)
     parser.add_argument("--file", type=Path, help="a recording instead of a made workload")
     parser.add_argument("--nodes", type=int, default=made.NODES)

@@ -1,34 +1,53 @@
-"""How a card's time is divided among the containers that want it: the model, in one function.
+"""How a card's time is divided among the containers that want it: the model.
 
-Containers that want time at once are served in turn with equal slices, as a GPU does with the
-processes of several containers: each gets what it demands as long as that is no more than an equal
-part of what is left. Nobody gets more than the limit in force for it. Each further container that
-is busy costs `SWITCH_PERCENT` of the card for switching between them, up to `SWITCH_MOST_PERCENT`:
-a guess, not a measurement. Memory never limits anybody here, since it is granted and not shared.
+*Open*: containers that want time at once are served in turn with equal slices, as a GPU does with
+the processes of several containers: each gets what it demands as long as that is no more than an
+equal part of what is left. *Closed*: the same slices, and each job waits for its own kernels before
+it wants more (`workloads_closed`). A service with many clients is nearer to the first, a training
+to the second. Nobody gets more than the limit in force for it. Containers that are busy at once
+cost a part of the card (`workloads_interference`). Memory never limits anybody here, since it is
+granted and not shared.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from tessera_core.fleet.arrays import Floats
+from benchmarks.workloads_closed import divide_closed
+from benchmarks.workloads_interference import GUESS, Interference
+from tessera_core.fleet.arrays import Floats, Ints
 
 FULL = 100.0
-SWITCH_PERCENT = 2.0
-SWITCH_MOST_PERCENT = 10.0
 
 
-def capacity(demand: Floats) -> Floats:
-    """Percent of each card that can be used with so much demand on its seats (cards, seats)."""
-    busy = (demand > 0).sum(1)
-    lost = np.clip(SWITCH_PERCENT * (busy - 1), 0, SWITCH_MOST_PERCENT)
-    left: Floats = FULL - lost
-    return left
+@dataclass(frozen=True)
+class CardModel:
+    """What all cards of a cluster are like."""
+
+    closed: bool = False
+    interference: Interference = GUESS
+
+    def capacity(self, demand: Floats, loads: Ints) -> Floats:
+        """Percent of each card that can be used with so much demand on its seats (cards, seats) of
+        containers of these loads."""
+        left: Floats = FULL - self.interference.lost(demand > 0, loads)
+        return left
+
+    def divide(self, wants: Floats, limits: Floats, loads: Ints) -> Floats:
+        """Percent of its card that each seat gets of what it wants; all (cards, seats)."""
+        demand = np.minimum(wants, limits)
+        room = self.capacity(demand, loads)
+        return divide_closed(wants, limits, room) if self.closed else divide(demand, room)
 
 
-def divide(demand: Floats) -> Floats:
-    """Percent of its card that each seat gets of what it demands; both (cards, seats)."""
-    room = capacity(demand)
+OPEN = CardModel()
+
+
+def divide(demand: Floats, room: Floats) -> Floats:
+    """Percent that each seat (pools, seats) gets of what it demands where a pool of one card, or of
+    several, has so much room (pools): no more than an equal part of what others leave."""
     got = demand.copy()
     tight = np.flatnonzero(demand.sum(1) > room)
     if len(tight):

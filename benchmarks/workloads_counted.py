@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.workloads_cards import FULL
+from benchmarks.workloads_latency import LatencyHistogram
 from benchmarks.workloads_pods import HOUR_S
 
 LATE_PERCENT = 99.0
@@ -40,6 +41,9 @@ class Counted:
     late_s: float = 0
     granted: float = 0
     """Memory granted: parts of the cluster, summed over ticks of one second."""
+    in_use: float = 0
+    """The same for memory in use."""
+    latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     finished: Counter[str] = field(default_factory=Counter)
     """Pods, or groups, whose work was done, by kind."""
     waits_s: list[float] = field(default_factory=list)
@@ -76,7 +80,10 @@ class Counted:
             "crowded": _percent(self.crowded, wanted),
             "missed": _percent(self.missed, self.owed),
             "late": _percent(self.late_s, self.serving_s),
+            "latency": self.latency.percentile(95),
+            "slow": self.latency.slow_percent(),
             "granted": FULL * self.granted / (self.hours * HOUR_S),
+            "in_use": FULL * self.in_use / (self.hours * HOUR_S),
             "moves": self.moves,
             "lost": self.lost / HOUR_S,
             "expected": self.expected / HOUR_S,
@@ -98,7 +105,10 @@ FIGURES = {
     "crowded": "of that, percent not given because others wanted the card too",
     "missed": "percent of the wanted GPU time within the granted cores not given",
     "late": "percent of the time that inference got less than it wanted",
+    "latency": "95th percentile of how long requests take, in times of their work (a proxy)",
+    "slow": "percent of requests that take over 4 times their work (the same proxy)",
     "granted": "percent of memory granted",
+    "in_use": "percent of memory in use",
     "moves": "pods moved",
     "lost": "card-hours of work done again after moves",
     "expected": "card-hours that plans expected to gain, where that was measured",

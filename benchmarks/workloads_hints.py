@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.workloads_cards import FULL, capacity
+from benchmarks.workloads_cards import FULL
 from benchmarks.workloads_cluster import EPOCH_S, TICK_S, VENDOR, Run, node_name
 from benchmarks.workloads_simulation import Simulation
 from tessera_core.fleet.arrays import Floats
@@ -20,7 +20,6 @@ from tessera_core.usage.hints import HintBuilder
 from tessera_core.usage.lending_terms import GrantedShare, granted_shares_of
 from tessera_core.usage.smoothed import SmoothingConstants
 from tessera_core.usage.smoother import Smoother
-from tessera_schema.cards import MIB
 from tessera_schema.messages.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
 from tessera_schema.messages.hints import NodeHints
 
@@ -88,9 +87,11 @@ def usages(world: Simulation, wants: Floats, got: Floats) -> list[NodeUsage]:
     limits = seats.limits() + seats.lent
     held = np.where(wants > limits, 1 - limits / np.maximum(wants, 1e-9), 0) * FULL
     limits = np.where(limits < FULL, limits, 0)
-    busy = (FULL * got.sum(1) / capacity(np.minimum(wants, np.where(limits > 0, limits, FULL)))
-            ).clip(0, FULL).tolist()  # fmt: skip
-    rows = [column.tolist() for column in (seats.job, seats.memory, got, limits, held)]
+    demand = np.minimum(wants, np.where(limits > 0, limits, FULL))
+    room = world.model.capacity(demand, seats.load)
+    busy = (FULL * got.sum(1) / room).clip(0, FULL).tolist()
+    used = seats.memory_in_use(world.now)
+    rows = [column.tolist() for column in (seats.job, seats.memory, used, got, limits, held)]
     published, number = [], 0
     for node, cards in enumerate(world.cards):
         containers: list[ContainerUse] = []
@@ -98,8 +99,8 @@ def usages(world: Simulation, wants: Floats, got: Floats) -> list[NodeUsage]:
         for card in cards:
             loads.append(CardLoad(card=card.id, cores_percent=busy[number]))
             containers += [
-                _use(world.running[job], card.id, memory, *rates)
-                for job, memory, *rates in zip(*(row[number] for row in rows), strict=True)
+                _use(world.running[job], card.id, memory, *measured)
+                for job, memory, *measured in zip(*(row[number] for row in rows), strict=True)
                 if job >= 0 and job in world.running
             ]
             number += 1
@@ -112,19 +113,14 @@ def usages(world: Simulation, wants: Floats, got: Floats) -> list[NodeUsage]:
     return published
 
 
-def _use(run: Run, card: str, memory: int, *rates: float) -> ContainerUse:
-    got, limit, held = rates
+def _use(run: Run, card: str, memory: int, *measured: float) -> ContainerUse:
+    used, got, limit, held = measured
     request = run.request
     use = CardUse(
-        card=card, memory_bytes=_used(run, memory), memory_limit_bytes=memory,
+        card=card, memory_bytes=int(used), memory_limit_bytes=memory,
         cores_percent=got, cores_limit_percent=limit, throttled_percent=held, processes=1,
     )  # fmt: skip
     return ContainerUse(
         namespace=request.namespace, pod=request.name, uid=request.uid, container="main",
         cards=(use,),
     )  # fmt: skip
-
-
-def _used(run: Run, memory: int) -> int:
-    job = run.job
-    return min(int(job.memory_mib * MIB) or int(memory * job.memory_used), memory)

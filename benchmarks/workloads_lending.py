@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.workloads_cards import divide
 from benchmarks.workloads_cluster import SETTLE_S, Run
 from benchmarks.workloads_hints import Hints
 from benchmarks.workloads_simulation import Simulation
@@ -72,7 +71,7 @@ class Lending:
         for _ in range(int(SETTLE_S / STEP_S)):
             wanted = wants[asked]
             limits = own[asked] + seats.lent[asked]
-            got = divide(np.minimum(wanted, limits))
+            got = world.model.divide(wanted, limits, seats.load[asked])
             self._count(asked, wanted, limits, got)
             at_s += STEP_S
             for card in asked.tolist():

@@ -58,6 +58,13 @@ class Job:
     memory_used: float = 0.8
     """Part of its memory that it uses, where `memory_mib` does not say it."""
     memory_mib: float = 0
+    memory_grows_s: float = 0
+    """Seconds of running until it uses that much; it begins with `memory_first` of it."""
+    memory_first: float = 1
+    load: str = "compute"
+    """What its kernels are like, a name of `workloads_interference`."""
+    owner: str = ""
+    """Who makes such pods again and again; empty = nobody that is known."""
     group: str = ""
     """Pods that came together; the work is done when all of them have finished."""
 

@@ -12,8 +12,10 @@ from typing import Final
 import numpy as np
 
 from benchmarks.workloads_cards import FULL
+from benchmarks.workloads_interference import LOADS
 from benchmarks.workloads_pods import STEP_S, Job, Serves, Works
 from tessera_core.fleet.arrays import Bools, Floats
+from tessera_schema.cards import MIB
 
 NOBODY: Final = -1
 Seat = tuple[int, int]
@@ -35,6 +37,15 @@ class Seats:
         """Cores that it has been lent on top."""
         self.memory = np.zeros(shape, np.int64)
         """Bytes that it was granted."""
+        self.load = np.zeros(shape, np.int64)
+        """What its kernels are like, a row of the table of interference."""
+        self._used = np.zeros(shape)
+        """Part of its memory that it uses once it has grown to that."""
+        self._bytes = np.zeros(shape)
+        """The same in bytes, where that is known instead."""
+        self._first, self._grows_s = np.zeros(shape), np.zeros(shape)
+        self._sat = np.zeros(shape)
+        """When it began to use memory."""
         self._peak = np.zeros(shape)
         self._left = np.zeros(shape)
         """Card-seconds of the burst that it is in."""
@@ -58,7 +69,10 @@ class Seats:
         place = int((self.job[card] == NOBODY).argmax())
         seat, job = (card, place), self._jobs[number]
         self.job[seat] = number
-        self._wakes[seat] = now + start_s
+        self._wakes[seat] = self._sat[seat] = now + start_s
+        self.load[seat] = LOADS.index(job.load)
+        self._used[seat], self._first[seat] = job.memory_used, job.memory_first
+        self._grows_s[seat], self._bytes[seat] = job.memory_grows_s, job.memory_mib * MIB
         if isinstance(job.wants, Works):
             self._peak[seat] = job.wants.peak_percent
             self._saves[seat] = now + start_s + job.checkpoint_s if job.checkpoint_s else np.inf
@@ -105,6 +119,15 @@ class Seats:
             step = np.minimum(since // STEP_S, self._curves.shape[1] - 1).astype(np.int64)
             working[serving] = self._curves[self._curve[serving], step]
         return np.where(awake, working, 0.0)
+
+    def memory_in_use(self, now: float) -> Floats:
+        """Bytes in use."""
+        age_s = np.maximum(now - self._sat, 0)
+        grown = np.minimum(age_s / np.maximum(self._grows_s, 1e-9), 1)
+        part = np.where(self._grows_s > 0, self._first + (1 - self._first) * grown, 1.0)
+        grown_up = np.where(self._bytes > 0, self._bytes, self.memory * self._used)
+        found: Floats = np.minimum(grown_up * part, self.memory)
+        return found
 
     def served_elsewhere(self, number: int, now: float) -> float:
         """What a job that serves would be asked for now, had it a seat."""

@@ -19,7 +19,8 @@ from typing import Protocol
 import numpy as np
 from msgspec.structs import replace
 
-from benchmarks.workloads_cards import divide
+from benchmarks.workloads_bounds import Bound, placement_of
+from benchmarks.workloads_cards import FULL, OPEN, CardModel
 from benchmarks.workloads_cluster import (
     REACTION_S,
     SETTLE_S,
@@ -28,24 +29,17 @@ from benchmarks.workloads_cluster import (
     TICK_S,
     WHOLE,
     Run,
-    cards_of,
     ideal_s,
     manifest,
-    node_name,
     request_of,
 )
-from benchmarks.workloads_counted import LATE_PERCENT, Counted
-from benchmarks.workloads_packing import Packing
+from benchmarks.workloads_counted import Counted
+from benchmarks.workloads_counting import TickCounter
+from benchmarks.workloads_placement import SchedulerPlacement
 from benchmarks.workloads_pods import HOUR_S, Job, Serves, Workload
 from benchmarks.workloads_seats import Seats
 from tessera_core.fleet.arrays import Floats
-from tessera_core.ledger.ledger import Ledger
-from tessera_core.placement.packing.packer import Packer
-from tessera_core.placement.placer import Placer
-from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.registry.registry import DialectRegistry
-from tessera_core.scheduling.reserve import Reserved, try_reserve
-from tessera_schema.cards import MIB
 from tessera_schema.requests import PodRequest
 
 
@@ -63,44 +57,42 @@ class Simulation:
     """One run of one policy on one workload."""
 
     def __init__(
-        self, workload: Workload, registry: DialectRegistry, parts: Sequence[Part]
-    ) -> None:
-        """All cards are free and nobody has come."""
-        self.workload = workload
+        self, workload: Workload, registry: DialectRegistry, parts: Sequence[Part],
+        model: CardModel = OPEN, bound: Bound | None = None,
+    ) -> None:  # fmt: skip
+        """All cards are free and nobody has come. A bound divides time, and may place, in the
+        cluster's stead."""
+        self.workload, self.registry, self.model = workload, registry, model
         self.now = 0.0
-        self.ledger = Ledger()
-        packer = Packer()
-        self._placer = Placer(self.ledger.fleet, ScreenCache(), packer)
-        self._packing = Packing(self.ledger.fleet, packer)
-        self.seats = Seats(workload.nodes * workload.cards, SLOTS, workload.jobs)
-        self.cards = [cards_of(node, workload) for node in range(workload.nodes)]
-        self.name_of = [card.id for cards in self.cards for card in cards]
-        self.number_of = {name: n for n, name in enumerate(self.name_of)}
+        scheduler = SchedulerPlacement(workload)
+        self.ledger, self.cards = scheduler.ledger, scheduler.cards
+        self.name_of, self.number_of = scheduler.name_of, scheduler.number_of
+        self._bound = bound
+        self._placement = placement_of(bound, scheduler)
+        shape = bound.seats(workload, registry) if bound else (len(self.name_of), SLOTS)
+        self.seats = Seats(*shape, workload.jobs)
         self.counted = Counted(cards=len(self.number_of), hours=workload.hours)
+        self._tick = TickCounter(self.counted, workload)
         self.running: dict[int, Run] = {}
         self.waiting: list[Run] = []
         self.came: dict[str, Run] = {}
         """By uid, all pods; one that was moved is another."""
-        self._parts, self.registry = parts, registry
+        self._parts = parts
         self._moved: dict[int, Run] = {}
         self._requests: dict[object, PodRequest] = {}
         self._coming = 0
         self._full: set[object] = set()
         self._released = True
-        self._kinds = sorted({job.kind for job in workload.jobs})
-        self._kind = np.array([self._kinds.index(job.kind) for job in workload.jobs] or [0])
         self._groups: dict[str, int] = {}
         for job in workload.jobs:
             self._groups[job.group] = self._groups.get(job.group, 0) + 1
-        for node, cards in enumerate(self.cards):
-            self.ledger.put_node(node_name(node), cards)
 
     def run(self) -> Counted:
         """To the end."""
         while self.now < self.workload.hours * HOUR_S:
             self._let_leave()
             self._let_come()
-            self._packing.learn(self.now)
+            self._placement.learn(self.now)
             self.place_all()
             wants = self.seats.wants(self.now, TICK_S)
             old = self.seats.lent.copy()
@@ -177,17 +169,14 @@ class Simulation:
         self._moved[run.number] = run
 
     def _place(self, run: Run) -> bool:
-        decided = try_reserve(self.ledger, self._placer, run.request, None, self.now)
-        if not isinstance(decided, Reserved):
+        granted = self._placement.place(run, self.now)
+        if granted is None:
             return False
-        self.ledger.binding_sent(run.request.uid)
-        self.ledger.resolve_binding(run.request.uid, bound=True)
-        run.grant, run.started_s = decided.grant, self.now
-        for n, share in enumerate(decided.grant.shares):
-            card = self.number_of[share.card]
-            seat = self.seats.sit(run.number, card, self.now, START_S)
-            self.seats.promised[seat] = share.cores_percent
-            self.seats.memory[seat] = share.memory_bytes
+        run.started_s = self.now
+        for n, held in enumerate(granted):
+            seat = self.seats.sit(run.number, held.card, self.now, START_S)
+            self.seats.promised[seat] = held.cores_percent
+            self.seats.memory[seat] = held.memory_bytes
             if run.began:
                 self.seats.resume(seat, run.began[n])
             run.seats.append(seat)
@@ -197,7 +186,6 @@ class Simulation:
         self.running[run.number] = run
         if not run.moves:
             self._count_wait(run)
-            self._packing.count(run.request, self.now)
         return True
 
     def _let_leave(self) -> None:
@@ -211,23 +199,20 @@ class Simulation:
 
     def _release(self, run: Run) -> None:
         del self.running[run.number]
-        self.ledger.ended(run.request.uid)
+        self._placement.release(run)
         self._released = True
 
     # -- time
 
     def _pass(self, wants: Floats, old: Floats) -> Floats:
         seats = self.seats
-        own = seats.limits()
-        limits = own + seats.lent
-        old = np.where(seats.job >= 0, old, 0)
-        first = divide(np.minimum(wants, own + old))
-        settling = divide(np.minimum(wants, own + np.minimum(old, seats.lent)))
-        then = divide(np.minimum(wants, limits))
-        got: Floats = (
-            first * REACTION_S + settling * (SETTLE_S - REACTION_S) + then * (TICK_S - SETTLE_S)
-        ) / TICK_S
-        self._count(wants, got, limits)
+        got, limits = self._bounded(wants) if self._bound else self._divided(wants, old)
+        self._tick.count(seats, wants, got, limits)
+        self._tick.count_memory(seats, self.now)
+        if self._bound is None:
+            room = self.model.capacity(np.minimum(wants, limits), seats.load)
+            self._tick.count_latency(seats, wants, limits, room, self.now)
+        self._count_away()
         ended = seats.work(got, self.now, TICK_S)
         for seat in ended:
             run = self.running[int(seats.job[seat])]
@@ -235,6 +220,30 @@ class Simulation:
             if not run.open:
                 self._finish(run)
         return got
+
+    def _divided(self, wants: Floats, old: Floats) -> tuple[Floats, Floats]:
+        """What all get in the mean of the tick, and their limits at its end."""
+        seats = self.seats
+        own = seats.limits()
+        old = np.where(seats.job >= 0, old, 0)
+        then = self.model.divide(wants, own + seats.lent, seats.load)
+        if np.array_equal(old, seats.lent):
+            first = settling = then
+        else:
+            first = self.model.divide(wants, own + old, seats.load)
+            between = own + np.minimum(old, seats.lent)
+            settling = self.model.divide(wants, between, seats.load)
+        got: Floats = (
+            first * REACTION_S + settling * (SETTLE_S - REACTION_S) + then * (TICK_S - SETTLE_S)
+        ) / TICK_S
+        return got, own + seats.lent
+
+    def _bounded(self, wants: Floats) -> tuple[Floats, Floats]:
+        """What the bound gives; it has no limits."""
+        assert self._bound is not None  # noqa: S101  (its caller looked)
+        room = self.model.capacity(wants, self.seats.load)
+        got = self._bound.divide(wants, self.seats.promised, room, self.workload)
+        return got, np.full_like(wants, FULL)
 
     def _finish(self, run: Run) -> None:
         self._end(run)
@@ -252,35 +261,11 @@ class Simulation:
         if run.request.containers[0].requests[0].cores_percent >= WHOLE:
             self.counted.whole_waits_s.append(waited_s)
 
-    def _count(self, wants: Floats, got: Floats, limits: Floats) -> None:
-        counted, seats, part = self.counted, self.seats, TICK_S / 100
-        taken = seats.job >= 0
-        kinds = self._kind[seats.job[taken]]
-        for sums, column in ((counted.wanted, wants), (counted.got, got)):
-            by_kind = np.bincount(kinds, column[taken] * part, len(self._kinds))
-            for kind, amount in zip(self._kinds, by_kind.tolist(), strict=True):
-                sums[kind] += amount
-        allowed = np.minimum(wants, limits)
-        counted.held_back += float((wants - allowed).sum()) * part
-        counted.crowded += float(np.maximum(allowed - got, 0).sum()) * part
-        owed = np.minimum(wants, seats.promised)
-        counted.owed += float(owed.sum()) * part
-        counted.missed += float(np.maximum(owed - got, 0).sum()) * part
-        serves = seats.serving & (wants > 0)
-        counted.serving_s += float(serves.sum()) * TICK_S
-        counted.late_s += float((serves & (got < wants * LATE_PERCENT / 100)).sum()) * TICK_S
-        total = self.workload.memory_mib * MIB * counted.cards
-        counted.granted += float(seats.memory.sum()) / total * TICK_S
-        self._count_away(part)
-
-    def _count_away(self, part: float) -> None:
+    def _count_away(self) -> None:
         """Pods that were moved and serve nobody until they run again."""
         for number, run in list(self._moved.items()):
             if run.grant is not None and run.started_s + START_S <= self.now:
                 del self._moved[number]
             elif isinstance(run.job.wants, Serves):
                 wanted = self.seats.served_elsewhere(run.number, self.now)
-                self.counted.wanted[run.job.kind] += wanted * part
-                self.counted.crowded += wanted * part
-                self.counted.serving_s += TICK_S
-                self.counted.late_s += TICK_S
+                self._tick.count_away(run.job.kind, wanted)

@@ -43,8 +43,8 @@ def pai_percent(part: Floats) -> Floats:
 
 
 def with_pai_use(workload: Workload, requested: Callable[[Job], float], seed: int) -> Workload:
-    """The same pods with other wants; `requested` is a pod's cores in percent of a card, 100 where it
-    asks for none. The same seed gives the same workload."""
+    """The same pods with other wants; `requested` is a pod's cores in percent of a card, 100 where
+    it names none. The same seed gives the same workload."""
     rng = np.random.default_rng([seed, 1])
     jobs, units = workload.jobs, _units(workload.jobs)
     order = rng.permutation(len(units))

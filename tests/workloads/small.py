@@ -62,7 +62,12 @@ def a_simulation(
     jobs: Sequence[Job], parts: Sequence[Part] = (), *, nodes: int = 1, cards: int = 1,
     hours: float = 4,
 ) -> Simulation:  # fmt: skip
-    workload = Workload(
+    return Simulation(a_workload(jobs, nodes=nodes, cards=cards, hours=hours), REGISTRY, parts)
+
+
+def a_workload(
+    jobs: Sequence[Job], *, nodes: int = 1, cards: int = 1, hours: float = 4
+) -> Workload:
+    return Workload(
         name="small", nodes=nodes, cards=cards, memory_mib=81920, hours=hours, jobs=tuple(jobs)
     )
-    return Simulation(workload, REGISTRY, parts)
