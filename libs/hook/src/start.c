@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "contexts.h"
@@ -11,6 +12,7 @@
 #include "lock.h"
 #include "log.h"
 #include "mount.h"
+#include "points.h"
 #include "pools.h"
 #include "relaxed.h"
 #include "route.h"
@@ -47,19 +49,24 @@ static void in_child(void) {
     ts_state_cuda = ts_state_nvml = 0;
 }
 
-/* _Fork and clone call no handlers, and the usage file is not mapped in the child. */
+/* _Fork and clone call no handlers, and the usage file is not mapped in the child. Nor is a fork's own
+ * handler there yet while another thread begins: so the page is wiped in children before anything is
+ * written to it, and where the kernel cannot (before 4.14) the number tells whose thread it is that begins. */
 static void notice_fork(void) {
-    int begun = 0;
-    if (__atomic_load_n(&ts_state.is.begun, __ATOMIC_ACQUIRE) == 2)
+    int *begun = &ts_state.is.begun, me = (int)getpid(), seen = __atomic_load_n(begun, __ATOMIC_ACQUIRE);
+    if (seen == TS_BEGUN)
         return;
-    if (__atomic_compare_exchange_n(&ts_state.is.begun, &begun, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
-        if (limits_ready)
-            in_child();
-        (void)madvise(&ts_state, sizeof ts_state, MADV_WIPEONFORK);
-        __atomic_store_n(&ts_state.is.begun, 2, __ATOMIC_RELEASE);
+    (void)madvise(&ts_state, sizeof ts_state, MADV_WIPEONFORK);
+    for (; seen != TS_BEGUN; seen = __atomic_load_n(begun, __ATOMIC_ACQUIRE)) {
+        if (seen == me) {
+            ts_pause(); /* for another thread */
+        } else if (__atomic_compare_exchange_n(begun, &seen, me, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+            ts_point("start: begins");
+            in_child(); /* whatever the parent's threads held */
+            __atomic_store_n(begun, TS_BEGUN, __ATOMIC_RELEASE);
+            return;
+        }
     }
-    while (__atomic_load_n(&ts_state.is.begun, __ATOMIC_ACQUIRE) != 2)
-        ts_pause();
 }
 
 /* Limits and usage file, once per process. */
@@ -67,10 +74,8 @@ static void start_limits(void) {
     if (limits_ready)
         return;
     limits_ready = 1;
-    if (!fork_ready) {
-        fork_ready = 1;
-        pthread_atfork(NULL, NULL, in_child);
-    }
+    if (!fork_ready)
+        fork_ready = !pthread_atfork(NULL, NULL, in_child);
     for (uint32_t i = 0; i < TESSERA_CARDS; i++)
         ts_cards[i].slot = -1;
     if (ts_limits_start() == TS_NO_LIMITS)
@@ -90,6 +95,7 @@ static void start(int *state, void (*load)(void)) {
     load();
     ts_mount_look();
     ts_lock_take(&guard);
+    ts_point("start: locked");
     if (*state != 2) {
         start_limits();
         ts_route_index();

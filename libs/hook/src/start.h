@@ -16,8 +16,9 @@
 /* In pages that are zero in a child, however it was forked: then nothing here is what it was. */
 struct ts_states {
     int cuda, nvml; /* 2: ready */
-    int begun;      /* 2: this process has begun, and knows of it */
+    int begun;      /* TS_BEGUN: this process has begun, and knows of it; else the process that begins, or 0 */
 };
+#define TS_BEGUN (-1)
 union ts_state_page {
     struct ts_states is;
     char page[TS_LARGEST_PAGE];

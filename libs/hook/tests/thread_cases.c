@@ -1,4 +1,5 @@
 /* Threads: one process, many at once, and a fork in the midst of it. */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -57,6 +58,13 @@ static void *monitor(void *unused) {
     return NULL;
 }
 
+/* The application's own dlopen comes before its forks: what glibc leaves to a child that is forked in the
+ * midst of one, another dlopen there ends with "Inconsistency detected by ld.so". */
+static void open_libraries(void) {
+    CHECK(dlopen("libnvidia-ml.so.1", RTLD_NOW));
+    CHECK(dlopen("libcuda.so.1", RTLD_NOW));
+}
+
 /* One child after another, each asked by the caller's own function. FORKS says how many. */
 static void fork_often(void (*then)(void)) {
     long forks = getenv("FORKS") ? atol(getenv("FORKS")) : 100;
@@ -85,6 +93,7 @@ static void ask(void) {
 
 TEST(vm_fork_while_locks_are_held, "memory=1024", NULL) {
     pthread_t t[4];
+    open_libraries();
     shared_context = begin();
     for (int i = 0; i < 4; i++)
         EQUAL(pthread_create(&t[i], NULL, i < 3 ? until_told : monitor, NULL), 0);
@@ -101,6 +110,7 @@ static void begin_and_take(void) {
 
 TEST(children_of_a_process_that_only_watches_begin, "memory=1024", NULL) {
     pthread_t t[2];
+    open_libraries();
     for (int i = 0; i < 2; i++)
         EQUAL(pthread_create(&t[i], NULL, monitor, NULL), 0);
     fork_often(begin_and_take);
@@ -128,29 +138,41 @@ TEST(a_child_that_no_handler_told_of_its_birth_starts_anew, "memory=1024", NULL)
     EQUAL(charged(), 0);
 }
 
-/* A thread of the parent watches the card, and is looking at the limits when another forks: the child,
- * which then begins with CUDA, waits for nobody. The lock is made to be held most of the time. */
-TEST(a_child_forked_while_the_limits_are_looked_at_begins, "memory=1024", NULL) {
+/* A thread of the parent watches the card, and is at that point of the library (it lingers there) when
+ * another forks: the child, which then begins with CUDA, waits for nobody. */
+static void begin_in_children_forked_at(const char *point) {
     pthread_t t;
     if (!getenv("TESSERA_LINGER_AT")) {
         char hook[512];
         snprintf(hook, sizeof hook, "%s/points/libtessera.so", getenv("TEST_BUILD"));
         setenv("LD_PRELOAD", hook, 1);
-        setenv("TESSERA_LINGER_AT", "limits: locked", 1);
+        setenv("TESSERA_LINGER_AT", point, 1);
         execl("/proc/self/exe", "cases", "x", (char *)NULL);
     }
+    open_libraries();
     EQUAL(pthread_create(&t, NULL, monitor, NULL), 0);
     for (int i = 0; i < 5; i++) {
-        usleep(70000);
+        usleep(20000 + 10000 * (unsigned)i);
         pid_t pid = fork();
         if (pid == 0) {
             alarm(20); /* only what hangs */
-            begin();
-            EQUAL(allocate(1, NULL), 0);
+            begin_and_take();
             _exit(0);
         }
         EQUAL(wait_for(pid), 0);
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     pthread_join(t, NULL);
+}
+
+TEST(a_child_forked_while_the_limits_are_looked_at_begins, "memory=1024", NULL) {
+    begin_in_children_forked_at("limits: locked");
+}
+
+TEST(a_child_forked_while_a_thread_begins_begins, "memory=1024", NULL) {
+    begin_in_children_forked_at("start: begins");
+}
+
+TEST(a_child_forked_while_a_thread_starts_the_limits_begins, "memory=1024", NULL) {
+    begin_in_children_forked_at("start: locked");
 }
