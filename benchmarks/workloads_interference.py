@@ -61,6 +61,10 @@ class Interference:
 
     def lost(self, busy: Bools, loads: Ints) -> Floats:
         """Percent of each card lost; both (cards, seats)."""
+        if (self.percents == self.percents[0, 0]).all():  # the pairs need not be counted
+            others = np.maximum(busy.sum(1) - 1, 0)
+            alike: Floats = np.minimum(self.percents[0, 0] * others, self.most)
+            return alike
         counts = np.stack([(busy & (loads == load)).sum(1) for load in range(len(LOADS))], 1)
         pairs = np.einsum("ck,kl,cl->c", counts, self.percents, counts)
         pairs -= counts @ self.percents.diagonal()
