@@ -1,7 +1,8 @@
 """What hints, lending and moves gain: a cluster in virtual time, the policies side by side.
 
     python benchmarks/workloads.py [--workload NAME] [--policy NAME] [--seeds N] [--json]
-        [--use pai] [--card closed] [--load 1.4] [--interference FILE] [--no-bounds]
+        [--use pai] [--card closed] [--load 1.4] [--owners] [--moves product] [--memory grows]
+        [--interference FILE] [--no-bounds]
     python benchmarks/workloads.py --file recording.csv --nodes 10 [--cards 4] [--memory-mib 81920]
 
 Without names all of them: mixed, services, research (`workloads_made`), and nothing, hints,
@@ -27,6 +28,7 @@ from benchmarks.workloads_bounds import BOUNDS
 from benchmarks.workloads_cards import CardModel
 from benchmarks.workloads_cluster import requested_percent
 from benchmarks.workloads_counted import FIGURES
+from benchmarks.workloads_growth import with_growth
 from benchmarks.workloads_interference import (
     GUESS,
     BadTable,
@@ -34,6 +36,7 @@ from benchmarks.workloads_interference import (
     read_table,
     with_loads,
 )
+from benchmarks.workloads_owners import with_controllers, with_owners
 from benchmarks.workloads_pods import Workload
 from benchmarks.workloads_recorded import Malformed, read
 from benchmarks.workloads_run import POLICIES, Outcome, run, run_bound
@@ -85,7 +88,11 @@ def _interference(args: argparse.Namespace) -> Interference:
 
 def _settings(args: argparse.Namespace, model: CardModel) -> dict[str, object]:
     """What was run, for who reads the figures."""
-    source = {"recording": str(args.file)} if args.file else {"use": args.use, "load": args.load}
+    source = (
+        {"recording": str(args.file)}
+        if args.file
+        else {name: getattr(args, name) for name in ("use", "load", "owners", "moves", "memory")}
+    )
     return {**source, "card": args.card, "interference": model.interference.source}
 
 
@@ -106,6 +113,12 @@ def _workloads(
 def _made(args: argparse.Namespace, registry: DialectRegistry, name: str, seed: int) -> Workload:
     workload = made.make(name, seed, nodes=args.nodes, hours=args.hours, load=args.load)
     workload = with_loads(workload, seed)
+    if args.owners:
+        workload = with_owners(workload, seed)
+    if args.moves == "product":
+        workload = with_controllers(workload)
+    if args.memory == "grows":
+        workload = with_growth(workload, seed)
     if args.use == "pai":
         workload = with_pai_use(workload, partial(requested_percent, registry), seed)
     return workload
@@ -125,6 +138,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--card", choices=("open", "closed"), default="open",
         help="closed: jobs are synchronous, and compute only when they have waited for themselves",
     )  # fmt: skip
+    parser.add_argument("--owners", action="store_true", help="most pods are runs of one task")
+    parser.add_argument(
+        "--moves", choices=("any", "product"), default="any",
+        help="product: trainings are Jobs, which the product leaves alone",
+    )  # fmt: skip
+    parser.add_argument("--memory", choices=("constant", "grows"), default="constant")
     parser.add_argument(
         "--interference", type=Path, help="a table that interference.py wrote, in place of a guess"
     )

@@ -2,11 +2,10 @@
 
 *Open*: containers that want time at once are served in turn with equal slices, as a GPU does with
 the processes of several containers: each gets what it demands as long as that is no more than an
-equal part of what is left. *Closed*: the same slices, and each job waits for its own kernels before
-it wants more (`workloads_closed`). A service with many clients is nearer to the first, a training
-to the second. Nobody gets more than the limit in force for it. Containers that are busy at once
-cost a part of the card (`workloads_interference`). Memory never limits anybody here, since it is
-granted and not shared.
+equal part of what is left. *Closed*: the same slices, and who does not serve waits for its own
+kernels before it wants more (`workloads_closed`). Nobody gets more than the limit in force for it.
+Containers that are busy at once cost a part of the card (`workloads_interference`). Memory never
+limits anybody here, since it is granted and not shared.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 
 from benchmarks.workloads_closed import divide_closed
 from benchmarks.workloads_interference import GUESS, Interference
-from tessera_core.fleet.arrays import Floats, Ints
+from tessera_core.fleet.arrays import Bools, Floats, Ints
 
 FULL = 100.0
 
@@ -35,11 +34,11 @@ class CardModel:
         left: Floats = FULL - self.interference.lost(demand > 0, loads)
         return left
 
-    def divide(self, wants: Floats, limits: Floats, loads: Ints) -> Floats:
+    def divide(self, wants: Floats, limits: Floats, loads: Ints, serving: Bools) -> Floats:
         """Percent of its card that each seat gets of what it wants; all (cards, seats)."""
         demand = np.minimum(wants, limits)
         room = self.capacity(demand, loads)
-        return divide_closed(wants, limits, room) if self.closed else divide(demand, room)
+        return divide_closed(wants, limits, room, serving) if self.closed else divide(demand, room)
 
 
 OPEN = CardModel()

@@ -55,7 +55,8 @@ def manifest(job: Job) -> Pod:
     container = Container(name="main", resources=Resources(limits=dict(job.limits)))
     return Pod(
         metadata=ObjectMeta(
-            name=job.name, namespace=job.kind, uid=job.name, annotations=dict(job.annotations)
+            name=job.name, namespace=job.owner or job.kind, uid=job.name,
+            annotations=dict(job.annotations),
         ),
         spec=PodSpec(containers=(container,)),
         status=PodStatus(phase="Pending"),

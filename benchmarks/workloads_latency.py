@@ -25,10 +25,10 @@ _FULL: Final = 100.0
 _BINS: Final = 200
 
 
-def latencies(wants: Floats, limits: Floats, room: Floats) -> Floats:
+def latencies(wants: Floats, limits: Floats, room: Floats, serving: Bools) -> Floats:
     """Of the requests of each seat, were it a service, in times of their own work; (cards, seats),
     `room` (cards) what of a card can be used, all in percent."""
-    speed = speeds(wants / _FULL, limits / _FULL, room / _FULL)
+    speed = speeds(wants / _FULL, limits / _FULL, room / _FULL, serving)
     rho = wants / _FULL / np.minimum(speed, limits / _FULL)
     found: Floats = np.minimum(1 / speed / np.maximum(1 - rho, 1e-9), MOST)
     return found
@@ -47,7 +47,7 @@ class LatencyHistogram:
         cards = np.flatnonzero((serving & (wants > 0)).any(1))
         if not len(cards):
             return
-        found = latencies(wants[cards], limits[cards], room[cards])
+        found = latencies(wants[cards], limits[cards], room[cards], serving[cards])
         which = serving[cards] & (wants[cards] > 0)
         bins = np.searchsorted(self._edges, found[which])
         self._sums += np.bincount(bins, wants[cards][which], _BINS + 1)

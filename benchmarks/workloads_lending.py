@@ -71,7 +71,7 @@ class Lending:
         for _ in range(int(SETTLE_S / STEP_S)):
             wanted = wants[asked]
             limits = own[asked] + seats.lent[asked]
-            got = world.model.divide(wanted, limits, seats.load[asked])
+            got = world.divide(wanted, limits, asked)
             self._count(asked, wanted, limits, got)
             at_s += STEP_S
             for card in asked.tolist():

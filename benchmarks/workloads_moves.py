@@ -3,8 +3,9 @@
 Every `PLAN_S` a round; what it proposes is carried out in the same moment. For a pod that waits
 room is held by placing it before all others. How much of the expected gain came is measured as the
 service does, so that plans stop by themselves when they bring too little. Resizes are not proposed:
-what they would change is what lending changes. Every pod is thought to have a controller of its own
-that makes it again; notebooks say that they do not want to be moved.
+what they would change is what lending changes. Every pod has a controller of its own that makes it
+again, a ReplicaSet unless `workloads_owners` says which; notebooks say that they do not want to be
+moved.
 """
 
 from __future__ import annotations
@@ -147,5 +148,5 @@ def _running(world: Simulation, run: Run) -> RunningPod:
     return RunningPod(
         pod=run.pod, request=run.request, grant=grant, since=EPOCH_S + run.started_s,
         parts=parts_of(world.ledger.fleet, grant.node, grant.shares), owner=run.job.name,
-        owner_kind="ReplicaSet",
+        owner_kind=run.job.controller,
     )  # fmt: skip

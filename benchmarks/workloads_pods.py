@@ -64,7 +64,9 @@ class Job:
     load: str = "compute"
     """What its kernels are like, a name of `workloads_interference`."""
     owner: str = ""
-    """Who makes such pods again and again; empty = nobody that is known."""
+    """Who makes such pods again and again, and their namespace; empty = nobody that is known."""
+    controller: str = "ReplicaSet"
+    """Kind of the object that makes the pod again when it is moved."""
     group: str = ""
     """Pods that came together; the work is done when all of them have finished."""
 

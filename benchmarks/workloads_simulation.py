@@ -38,7 +38,7 @@ from benchmarks.workloads_counting import TickCounter
 from benchmarks.workloads_placement import SchedulerPlacement
 from benchmarks.workloads_pods import HOUR_S, Job, Serves, Workload
 from benchmarks.workloads_seats import Seats
-from tessera_core.fleet.arrays import Floats
+from tessera_core.fleet.arrays import Floats, Ints
 from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.requests import PodRequest
 
@@ -157,7 +157,7 @@ class Simulation:
         if shape not in self._requests:
             self._requests[shape] = request_of(self.registry, job)
         known = self._requests[shape]
-        request = replace(known, namespace=job.kind, name=job.name, uid=job.name)
+        request = replace(known, namespace=pod.metadata.namespace, name=job.name, uid=job.name)
         return Run(number, job, pod, request, job.at_s)
 
     def _rename(self, run: Run) -> None:
@@ -226,17 +226,21 @@ class Simulation:
         seats = self.seats
         own = seats.limits()
         old = np.where(seats.job >= 0, old, 0)
-        then = self.model.divide(wants, own + seats.lent, seats.load)
+        then = self.divide(wants, own + seats.lent)
         if np.array_equal(old, seats.lent):
             first = settling = then
         else:
-            first = self.model.divide(wants, own + old, seats.load)
-            between = own + np.minimum(old, seats.lent)
-            settling = self.model.divide(wants, between, seats.load)
+            first = self.divide(wants, own + old)
+            settling = self.divide(wants, own + np.minimum(old, seats.lent))
         got: Floats = (
             first * REACTION_S + settling * (SETTLE_S - REACTION_S) + then * (TICK_S - SETTLE_S)
         ) / TICK_S
         return got, own + seats.lent
+
+    def divide(self, wants: Floats, limits: Floats, cards: Ints | None = None) -> Floats:
+        """Percent that all get who sit on these cards, or on all; both (cards, seats)."""
+        which = slice(None) if cards is None else cards
+        return self.model.divide(wants, limits, self.seats.load[which], self.seats.serving[which])
 
     def _bounded(self, wants: Floats) -> tuple[Floats, Floats]:
         """What the bound gives; it has no limits."""

@@ -69,10 +69,10 @@ def use_percent(job: Job, hours: float) -> float:
 
 
 def _units(jobs: tuple[Job, ...]) -> list[list[int]]:
-    """Numbers of the jobs; those that came together, and are alike, together."""
+    """Numbers of the jobs; those that came together, or are of one owner, together."""
     found: dict[str, list[int]] = {}
     for number, job in enumerate(jobs):
-        found.setdefault(job.group or job.name, []).append(number)
+        found.setdefault(job.owner or job.group or job.name, []).append(number)
     return list(found.values())
 
 

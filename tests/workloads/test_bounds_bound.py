@@ -36,7 +36,7 @@ def test_with_the_same_pods_in_the_same_places_each_gives_more_than_the_one_befo
     loads = np.zeros(wants.shape, np.int64)
     workload, room = a_workload([], nodes=2, cards=2), model.capacity(wants, loads)
     limits = np.where(promised > 0, promised, 100)
-    given_by = [model.divide(wants, limits, loads)]
+    given_by = [model.divide(wants, limits, loads, wants > 50)]
     given_by += [bound.divide(wants, promised, room, workload) for bound in PLACED]
     given_by.append(BOUNDS["O5"].divide(wants, promised, room, workload))
     sums = [got.sum() for got in given_by]

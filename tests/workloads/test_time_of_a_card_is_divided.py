@@ -17,7 +17,7 @@ wants = st.lists(st.one_of(st.just(0.0), st.floats(0.1, 100)), min_size=1, max_s
 
 def divide(wants: Floats, limits: float = 100.0, *, closed: bool = False) -> Floats:
     model, loads = CardModel(closed=closed), np.zeros(wants.shape, np.int64)
-    return model.divide(wants, np.full_like(wants, limits), loads)
+    return model.divide(wants, np.full_like(wants, limits), loads, wants < 0)
 
 
 def capacity(wants: Floats) -> Floats:
@@ -64,6 +64,14 @@ def test_a_synchronous_job_gets_a_third_next_to_one_that_wants_all() -> None:
     assert got.tolist() == pytest.approx([98 / 3, 196 / 3], abs=0.5)
 
 
+def test_a_service_gets_what_its_clients_ask_for_while_it_can_answer_them() -> None:
+    wants, model = np.array([[45.0, 100.0], [80.0, 100.0]]), CardModel(closed=True)
+    loads, serving = np.zeros(wants.shape, np.int64), np.array([[True, False], [True, False]])
+    got = model.divide(wants, np.full_like(wants, 100.0), loads, serving)
+    assert got[0].tolist() == pytest.approx([45, 53], abs=0.2)
+    assert got[1].tolist() == pytest.approx([49, 49], abs=0.2)
+
+
 def test_synchronous_jobs_that_want_all_share_it_alike() -> None:
     got = divide(np.full((1, 4), 100.0), closed=True)
     assert got[0].tolist() == pytest.approx([94 / 4] * 4)
@@ -72,7 +80,7 @@ def test_synchronous_jobs_that_want_all_share_it_alike() -> None:
 def test_a_limit_leaves_the_rest_to_the_others() -> None:
     wants, limits = np.array([[100.0, 100.0]]), np.array([[40.0, 100.0]])
     model = CardModel(closed=True)
-    got = model.divide(wants, limits, np.zeros(wants.shape, np.int64))
+    got = model.divide(wants, limits, np.zeros(wants.shape, np.int64), wants < 0)
     assert got[0].tolist() == pytest.approx([40, 58], abs=0.1)
 
 
