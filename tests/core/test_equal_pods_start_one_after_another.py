@@ -137,7 +137,7 @@ def test_it_is_reported_which_pod_it_waits_for() -> None:
     (reported,) = ledger.starting.closed_to(asking("b", 1)).values()
     assert reported == (
         "default/a is starting there and asks for as much, mthreads.com/vgpu: 1, and kubelet does "
-        "not tell the device plugin for whom it asks"
+        "not tell the device plugin which container it asks for"
     )
 
 

@@ -134,7 +134,7 @@ class Truth:
             return
         sent = [s for s in self._sent.get(uid, ()) if s.text == text]
         if not sent:
-            self.wrong.append(f"{pod.name} bears a valid grant that no scheduler sent")
+            self.wrong.append(f"{pod.name} carries a valid grant that no scheduler sent")
             return
         overtaken = all(s.reign != self.reign for s in sent)
         if overtaken and self._fenced:
@@ -175,7 +175,7 @@ class Truth:
         if grant.revision <= bound.grant.revision:
             return
         if not any(sent.text == text for sent in self._sent.get(uid, ())):
-            self.wrong.append(f"{pod.name} bears a later grant that no scheduler sent")
+            self.wrong.append(f"{pod.name} carries a later grant that no scheduler sent")
         self.bound[uid] = msgspec.structs.replace(bound, grant=grant)
         self.resized += 1
 

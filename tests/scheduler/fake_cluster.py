@@ -120,7 +120,7 @@ class FakeCluster:
     # -- what is true
 
     def granted(self, name: str, verifier: Verifier) -> Grant:
-        """The grant that the pod bears, validly signed."""
+        """The grant that the pod carries, validly signed."""
         text = self.read(name).metadata.annotations[GRANT_KEY]
         assert verifier.problem(text) == ""
         return decode_grant(text)

@@ -217,7 +217,7 @@ async def test_nobody_is_answered_while_the_pods_are_read_again() -> None:
         cluster.kube.pause()
         other.faults.add(InjectedFault("GET", "/api/v1/pods", Delay(3)))
         await until(lambda: second.leadership.holds, 60)
-        assert second.leadership.problem() == "leads, and is reading the pods anew"
+        assert second.leadership.problem() == "leads, and is reading the pods again"
         assert second.leadership.fence() == 0
         with pytest.raises(NotLeading):
             cluster.filter(second, "a")

@@ -1,5 +1,5 @@
 """A bound pod asks for other amounts: first the ledger, then one patch, and certainty about what it
-bears."""
+carries."""
 
 import asyncio
 
@@ -47,7 +47,7 @@ def request_resize(
     cluster.note(cluster.path(name), {RESIZE_KEY: text, RESIZE_REFUSED_KEY: None})
 
 
-def bears(cluster: FakeCluster, scheduler: Scheduler, name: str) -> tuple[int, int]:
+def carried(cluster: FakeCluster, scheduler: Scheduler, name: str) -> tuple[int, int]:
     """MiB and revision of the grant on the pod."""
     grant = cluster.granted(name, scheduler.keys.verifier)
     return grant.shares[0].memory_mib, grant.revision
@@ -75,7 +75,7 @@ async def test_it_grows_and_shrinks_where_it_is() -> None:
         for revision, mib in ((1, 9000), (2, 2000)):
             request_resize(cluster, "a", mib=mib)
             await until(cluster, "a")
-            assert bears(cluster, scheduler, "a") == (mib, revision)
+            assert carried(cluster, scheduler, "a") == (mib, revision)
             await until_(lambda mib=mib: used(scheduler) == mib)  # type: ignore[misc]  # a default
             assert the_entry(scheduler, uid).grant.revision == revision
             assert RESIZE_REFUSED_KEY not in cluster.read("a").metadata.annotations
@@ -122,7 +122,7 @@ async def test_what_does_not_fit_is_refused_in_numbers() -> None:
         await until(cluster, "a")
         why = cluster.read("a").metadata.annotations[RESIZE_REFUSED_KEY]
         assert why == f"card {CARD} on n0: 5000 MiB more asked, 2384 MiB free"
-        assert bears(cluster, scheduler, "a") == (4000, 0)
+        assert carried(cluster, scheduler, "a") == (4000, 0)
         assert used(scheduler) == 14000
 
 
@@ -158,7 +158,7 @@ async def test_all_changes_or_none() -> None:
         text = encode_resize(Resize(changes=(good, bad)))
         cluster.note(cluster.path("a"), {RESIZE_KEY: text})
         await until(cluster, "a")
-        assert bears(cluster, scheduler, "a") == (4000, 0)
+        assert carried(cluster, scheduler, "a") == (4000, 0)
 
 
 async def test_quota_holds_for_what_grows_and_lets_go_what_shrinks() -> None:
@@ -174,7 +174,7 @@ async def test_quota_holds_for_what_grows_and_lets_go_what_shrinks() -> None:
         assert "allows 6000 MiB" in cluster.read("a").metadata.annotations[RESIZE_REFUSED_KEY]
         request_resize(cluster, "a", mib=7000)
         await until(cluster, "a")
-        assert bears(cluster, scheduler, "a") == (7000, 1)
+        assert carried(cluster, scheduler, "a") == (7000, 1)
 
 
 async def test_an_ill_card_gives_nothing_more() -> None:
@@ -186,10 +186,10 @@ async def test_an_ill_card_gives_nothing_more() -> None:
         await asyncio.sleep(5)
         request_resize(cluster, "a", mib=9000)
         await until(cluster, "a")
-        assert bears(cluster, scheduler, "a") == (8000, 0)
+        assert carried(cluster, scheduler, "a") == (8000, 0)
         request_resize(cluster, "a", mib=5000)
         await until(cluster, "a")
-        assert bears(cluster, scheduler, "a") == (5000, 1)
+        assert carried(cluster, scheduler, "a") == (5000, 1)
 
 
 # -- whatever becomes of the patch
@@ -212,7 +212,7 @@ async def test_an_unknown_outcome_is_settled_by_reading(effect: Effect, mib: int
             assert used(scheduler) >= held.memory_bytes // MIB
             await asyncio.sleep(0.01)
         await until_(lambda: used(scheduler) == mib)
-        assert bears(cluster, scheduler, "a") == (mib, 1)
+        assert carried(cluster, scheduler, "a") == (mib, 1)
         await until_(lambda: scheduler.retry_queue.open == 0)
 
 
@@ -227,7 +227,7 @@ async def test_a_patch_that_comes_late_is_counted_all_the_time() -> None:
         await until_(lambda: used(scheduler) == 12000)
         assert not cluster.filter(scheduler, "b").node_names
         await until(cluster, "a")
-        assert bears(cluster, scheduler, "a") == (12000, 1)
+        assert carried(cluster, scheduler, "a") == (12000, 1)
         assert used(scheduler) == 12000
 
 
@@ -239,7 +239,7 @@ async def test_a_pod_that_changes_meanwhile_is_read_again() -> None:
         cluster.fault("PATCH", PATCH, Answer(409), times=3)
         request_resize(cluster, "a", mib=9000)
         await until(cluster, "a")
-        assert bears(cluster, scheduler, "a") == (9000, 1)
+        assert carried(cluster, scheduler, "a") == (9000, 1)
 
 
 async def test_a_pod_that_goes_meanwhile_leaves_nothing() -> None:
@@ -292,7 +292,7 @@ async def test_a_question_that_came_while_nobody_led_is_answered() -> None:
     request_resize(cluster, "a", mib=9000)
     async with leading(cluster) as scheduler:
         await until(cluster, "a")
-        assert bears(cluster, scheduler, "a") == (9000, 1)
+        assert carried(cluster, scheduler, "a") == (9000, 1)
 
 
 async def test_an_earlier_grant_of_the_pod_is_undone() -> None:
@@ -304,7 +304,7 @@ async def test_an_earlier_grant_of_the_pod_is_undone() -> None:
         request_resize(cluster, "a", mib=4000)
         await until(cluster, "a")
         cluster.note(cluster.path("a"), {GRANT_KEY: first})
-        await until_(lambda: bears(cluster, scheduler, "a") == (4000, 1))
+        await until_(lambda: carried(cluster, scheduler, "a") == (4000, 1))
         assert counted(scheduler, 'alarms_total{wrong="GrantChanged"}') == 1
         assert used(scheduler) == 4000
 

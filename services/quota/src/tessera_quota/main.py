@@ -36,5 +36,5 @@ SERVICE: Final = Service(
     settings=QuotaSettings,
     serve=serve,
     instance=attrgetter("instance"),
-    description="Tells what namespaces use of their quotas, and throttles what is too much.",
+    description="Publishes what namespaces use of their quotas, and throttles what is too much.",
 )

@@ -44,7 +44,7 @@ class QuotaState:
     """The phase and the counted hours of one quota."""
 
     def __init__(self, before: QuotaStatus, *, wall: float, now: float) -> None:
-        """`before` is the status that the object bears; `wall` is Unix time, `now` the loop's."""
+        """`before` is the status that the object carries; `wall` is Unix time, `now` the loop's."""
         self.phase = ThrottlePhase.WITHIN
         since = timestamps.parse_time(before.phase_since)
         for event in _how_to_reach(before.phase):

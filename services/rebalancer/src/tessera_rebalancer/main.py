@@ -30,5 +30,5 @@ SERVICE: Final = Service(
     settings=RebalancerSettings,
     serve=serve,
     instance=attrgetter("instance"),
-    description="Tells what usage says about cards, and proposes changes.",
+    description="Publishes what usage says about cards, and proposes changes.",
 )

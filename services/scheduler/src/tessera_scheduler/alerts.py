@@ -28,9 +28,9 @@ class AlertReason(StrEnum):
     """What is wrong with a pod; the reason of its event, in Kubernetes' spelling."""
 
     FORGED = "ForgedGrant"
-    """It bears a grant that Tessera's scheduler did not make for it, which does not count."""
+    """It carries a grant that Tessera's scheduler did not make for it, which does not count."""
     CHANGED = "GrantChanged"
-    """It bears another grant than it was given. The one it was given counts, and is restored."""
+    """It carries another grant than it was given. The one it was given counts, and is restored."""
     REMOVED = "GrantRemoved"
     """It has lost its grant, which counts, and is restored."""
     UNREADABLE = "GrantUnreadable"

@@ -97,7 +97,7 @@ def asyncapi() -> str:
         "info": {
             "title": "Tessera",
             "version": "1",
-            "description": "What Tessera tells over NATS. At least once, possibly late: news.",
+            "description": "What Tessera publishes on NATS. At least once, possibly late: news.",
         },
         "defaultContentType": "application/json",
         "channels": {_name(event_type): _channel(event_type) for event_type in CATALOGUE},

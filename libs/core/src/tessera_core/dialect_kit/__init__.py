@@ -27,7 +27,14 @@ from tessera_core.dialect_kit.amounts import (
     parse_amount,
     parse_memory_amount,
 )
-from tessera_core.dialect_kit.capacity_cards import MOST_CARDS, CapacityScheme, cards_from_capacity
+from tessera_core.dialect_kit.capacity_cards import (
+    MOST_CARDS,
+    CapacityScheme,
+    capacity_total,
+    capacity_warning,
+    cards_from_capacity,
+    counted_inventories,
+)
 from tessera_core.dialect_kit.card_ids import card_list, numbered_card_id
 from tessera_core.dialect_kit.card_settings import CardSettings
 from tessera_core.dialect_kit.contract import (
@@ -179,12 +186,15 @@ __all__ = [
     "Weights",
     "WrittenTerms",
     "binary_quantity",
+    "capacity_total",
+    "capacity_warning",
     "card_list",
     "cards_from_capacity",
     "charges",
     "claim_by_name",
     "complete_resources",
     "core_policy",
+    "counted_inventories",
     "decoder",
     "field_of",
     "find_amount",

@@ -46,14 +46,20 @@ def cards_from_capacity(how: CapacityScheme, node: Node) -> tuple[Inventory, ...
     if how.core not in node.status.capacity:
         return ()
     warnings: list[str] = []
-    cores = _total(node, how.core, warnings)
-    memory = _total(node, how.memory, warnings)
+    cores = capacity_total(node, how.core, warnings)
+    memory = capacity_total(node, how.memory, warnings)
+    if how.memory not in node.status.capacity:
+        warnings.append(
+            capacity_warning(
+                node, how.memory, "is missing, so the cards have no memory; none is used"
+            )
+        )
     cards: Sequence[Card] = ()
     if cores and memory:
         number = -(-cores // how.cores_per_card)
         if number > MOST_CARDS:
             warnings.append(
-                _warning(
+                capacity_warning(
                     node,
                     how.core,
                     f"{number} cards on one node are more than {MOST_CARDS}; none is used",
@@ -65,18 +71,26 @@ def cards_from_capacity(how: CapacityScheme, node: Node) -> tuple[Inventory, ...
             cards = _cards(how, node, number, each)
         if cores % how.cores_per_card:
             warnings.append(
-                _warning(
+                capacity_warning(
                     node, how.core,
                     f"{cores} is no multiple of {how.cores_per_card} (one card): taken as {number} "
                     "equal cards; see what the vendor's plugin advertises",
                 )
             )  # fmt: skip
+    return counted_inventories(how.vendor, how.dialect, cards, warnings)
+
+
+def counted_inventories(
+    vendor: str, dialect: str, cards: Sequence[Card], warnings: Sequence[str],
+    precision: Precision = Precision.COUNTED,
+) -> tuple[Inventory, ...]:  # fmt: skip
+    """One inventory of what a node's totals or labels say; none where they say nothing."""
     if not cards and not warnings:
         return ()
     return (
         Inventory(
-            vendor=how.vendor, source=how.dialect, precision=Precision.COUNTED,
-            cards=tuple(cards), warnings=tuple(warnings),
+            vendor=vendor, source=dialect, precision=precision, cards=tuple(cards),
+            warnings=tuple(warnings),
         ),
     )  # fmt: skip
 
@@ -91,26 +105,25 @@ def _cards(how: CapacityScheme, node: Node, number: int, each_bytes: int) -> lis
     ]  # fmt: skip
 
 
-def _total(node: Node, resource: str, warnings: list[str]) -> int:
-    """The total of a resource; 0, with a warning, where it cannot be read."""
-    quantity = node.status.capacity.get(resource)
-    if quantity is None:
-        warnings.append(
-            _warning(node, resource, "is missing, so the cards have no memory; none is used")
-        )
-        return 0
+def capacity_total(node: Node, resource: str, warnings: list[str]) -> int:
+    """The total of a resource that the node names; 0 where it does not, and, with a warning, where
+    the total cannot be read."""
+    quantity = node.status.capacity.get(resource, 0)
     try:
         number = integer_quantity(quantity)
     except BadQuantity as e:
-        warnings.append(_warning(node, resource, f"{e}; no card is used"))
+        warnings.append(capacity_warning(node, resource, f"{e}; no card is used"))
         return 0
     if number is None or number < 0:
         warnings.append(
-            _warning(node, resource, f"{quantity!r} is no whole number from 0 up; no card is used")
+            capacity_warning(
+                node, resource, f"{quantity!r} is no whole number from 0 up; no card is used"
+            )
         )
         return 0
     return number
 
 
-def _warning(node: Node, resource: str, what: str) -> str:
+def capacity_warning(node: Node, resource: str, what: str) -> str:
+    """The warning about one resource of the node's capacity."""
     return f"node {node.name}: status.capacity[{resource}]: {what}"

@@ -51,7 +51,7 @@ def _problem(share: Share, change: ShareChange, vendors: Mapping[str, Vendor]) -
     """What of a change makes no sense for the share; empty when nothing."""
     vendor = vendors.get(share.vendor)
     if vendor is None or not vendor.hooked:
-        return f"card: {share.card} is limited by its vendor's own tools: start the pod anew"
+        return f"card: {share.card} is limited by its vendor's own tools: create the pod again"
     if share.exclusive:
         return f"card: {share.card} is held whole: there is nothing to change"
     memory, cores = change.memory_bytes, change.cores_percent

@@ -26,7 +26,7 @@ class LedgerEntry(Struct, kw_only=True):
     """When it was assumed or first seen, in seconds of the caller's clock."""
     init_over: bool = False
     pending: Grant | None = None
-    """What it will hold once its pod bears it: meanwhile the charges do for either."""
+    """What it will hold once its pod carries it: meanwhile the charges do for either."""
 
 
 class TransactionRefused(Struct, frozen=True, kw_only=True):

@@ -197,7 +197,7 @@ class Ledger:
 
     def resize(self, grant: Grant) -> TransactionRefused | None:
         """Reserve a bound pod's next grant next to the one that it has, until `resized` says which
-        of the two it bears."""
+        of the two it carries."""
         entry = self._entries.get(grant.uid)
         if (
             entry is None
@@ -298,7 +298,7 @@ class Ledger:
             return True
         init_over = seen.init_over or entry.init_over
         if entry.pending is not None:
-            entry.init_over = init_over  # counts once it is known what the pod bears
+            entry.init_over = init_over  # counts once it is known what the pod carries
         elif not same or init_over != entry.init_over:
             self._release(entry)
             relink_renamed_cards(self.fleet, grant)

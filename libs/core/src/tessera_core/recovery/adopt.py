@@ -27,8 +27,8 @@ class Adopted(Struct, frozen=True, kw_only=True):
     unknown_version: bool = False
     """A newer release's grant: its node is to be treated as full."""
     forged: bool = False
-    """The pod bears a grant that our scheduler did not make for it: it counts nothing, and somebody
-    should know. `problem` says what is wrong with it."""
+    """The pod carries a grant that our scheduler did not make for it: it counts nothing, and
+    somebody should know. `problem` says what is wrong with it."""
 
 
 def adopt(

@@ -212,5 +212,5 @@ def _reason(flight: _Flight, ask: tuple[str, int]) -> str:
     name, amount = ask
     return (
         f"{flight.pod} is starting there and asks for as much, {name}: {amount}, and kubelet does "
-        "not tell the device plugin for whom it asks"
+        "not tell the device plugin which container it asks for"
     )

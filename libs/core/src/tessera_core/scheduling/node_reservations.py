@@ -37,7 +37,7 @@ class NodeReservation(Struct, frozen=True, kw_only=True):
     vendors: frozenset[str] = frozenset()
     plan: str = ""
     nominated: bool = False
-    """kube-scheduler evicted pods there for it; its nomination bears no time."""
+    """kube-scheduler evicted pods there for it; its nomination has no time."""
 
 
 class NodeReservations:

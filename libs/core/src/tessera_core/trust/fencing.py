@@ -4,7 +4,7 @@ The holder of the Lease looks at the time that is left to it and then writes. A 
 stopped between the two, or a network that holds the request back, lets a former leader write after
 the next one has read all pods, and give cards that the next one has given already. Leases alone do
 not prevent that; what is written to has to compare (a fencing token, as in Chubby's sequencers).
-Here the token is `leaseTransitions`, which grows with each new holder: every grant bears it as
+Here the token is `leaseTransitions`, which grows with each new holder: every grant carries it as
 `tessera.dev/term`, and a ValidatingAdmissionPolicy, whose parameter is the Lease, refuses another.
 
 A grant without a term, as other versions of Tessera may write, is let pass. So is every grant while

@@ -103,6 +103,6 @@ class StreamConsumer:
 
     def _doubt(self, why: str) -> None:
         if why != self.why:
-            log.info("reading anew", what=self.about, why=why)
+            log.info("reading again", what=self.about, why=why)
         self.why = why
         self.connection.doubt()

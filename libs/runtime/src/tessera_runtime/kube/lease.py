@@ -9,7 +9,7 @@ before anyone may take over. A candidate takes over when it has seen the Lease u
 its duration, and for one call deadline more, in which a write that the old holder sent last may
 still be done. Both measure with the loop's monotonic clock; the times written in the Lease are for
 people. A process that was stopped between its look at the time and its write may act on time that
-it no longer has. What must not be written then bears the `generation`, for the API server to
+it no longer has. What must not be written then carries the `generation`, for the API server to
 compare with the Lease's own.
 
 A Lease that was never held is taken at once; one that is missing is treated as one that somebody

@@ -95,7 +95,7 @@ class EventSettings(Struct, frozen=True, kw_only=True):
 
     per_second: Seconds = 5.0
     """Writes per second in the long run, of all objects together: a hundredth of what an API server
-    bears."""
+    carries."""
     burst: Annotated[int, Meta(gt=0)] = 100
     """Writes at once, after a quiet time."""
     waiting: Annotated[int, Meta(gt=0)] = 1000

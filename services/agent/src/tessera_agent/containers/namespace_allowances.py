@@ -35,7 +35,7 @@ _decode: Final = decoder(_Namespace)
 
 
 class LabelledNamespaces:
-    """The namespaces that bear the label; a handler for their watch."""
+    """The namespaces that carry the label; a handler for their watch."""
 
     def __init__(self) -> None:
         self._names: frozenset[str] = frozenset()
@@ -83,6 +83,6 @@ def _name(raw: bytes) -> str:
 
 
 def watcher(kube: Kube, labelled: LabelledNamespaces, settings: KubeSettings) -> Reflector[str]:
-    """Watches the namespaces that bear the label."""
+    """Watches the namespaces that carry the label."""
     query = {"labelSelector": f"{ACROSS_NAMESPACES_LABEL}=true"}
     return Reflector(kube, ListWatch(paths.NAMESPACES, _name, query), labelled, settings=settings)

@@ -112,7 +112,7 @@ class Allocator:
             return self._refuse(_sandbox(one), one.container.name, decision)
         message = (
             f"{one.name}: the API server shows it otherwise than it was seen here: delete the pod, "
-            "so that it is scheduled anew"
+            "so that it is scheduled again"
         )
         self._publisher.unclaimed(message)
         return AllocateRefused(message)
@@ -121,7 +121,7 @@ class Allocator:
         if not found.candidates:
             message = (
                 f"no pod that is bound to this node asks for {count} of {resource} and was not "
-                "given it: delete the pod, so that it is scheduled anew"
+                "given it: delete the pod, so that it is scheduled again"
             )
             self._publisher.unclaimed(message)
             return AllocateRefused(message)

@@ -29,7 +29,7 @@ def _load_or_create(file: Path) -> MessageSigner:
     except FileNotFoundError:
         pass
     except (OSError, BadKey) as e:
-        _log.warning("key of news made anew", file=str(file), why=str(e))
+        _log.warning("key of news made again", file=str(file), why=str(e))
     private = new_key()
     try:
         atomic_write.replace(file, private, _OWNER_ONLY)

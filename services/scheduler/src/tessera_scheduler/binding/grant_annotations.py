@@ -89,7 +89,7 @@ class GrantAnnotations:
         return written
 
     def changed(self, pod: Pod, old: Grant, new: Grant) -> dict[str, str]:
-        """What has to be written on a bound pod so that it bears the second grant instead of the
+        """What has to be written on a bound pod so that it carries the second grant instead of the
         first: the grant, its term, and of the dialects' keys those that show amounts and that
         nobody has changed since. Raises Unwritable."""
         clean, _ = strip_results(self._registry, pod)

@@ -1,7 +1,7 @@
-"""Live resizes: a bound pod that bears a request (`tessera_schema.resizes`) gets its next grant.
+"""Live resizes: a bound pod that carries a request (`tessera_schema.resizes`) gets its next grant.
 
 The ledger is changed first and holds enough for the old and the new grant until it is known which
-of them the pod bears. `tessera_scheduler.binding.resize_patches` writes the new one."""
+of them the pod carries. `tessera_scheduler.binding.resize_patches` writes the new one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ResizeReports:
         self._pod_events = pod_events
 
     def done(self, name: PodKey, old: Grant, new: Grant) -> None:
-        """The pod bears the new grant."""
+        """The pod carries the new grant."""
         pairs = zip(old.shares, new.shares, strict=True)
         words = "; ".join(_change(a, b) for a, b in pairs if a != b)
         self._metrics.resizes.labels("done").inc()

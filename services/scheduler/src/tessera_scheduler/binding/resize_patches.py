@@ -2,8 +2,8 @@
 
 One patch writes the new grant, rewrites what the dialects' keys say of amounts, and takes the
 request away; it applies to the very version of the pod that was read. So a patch whose outcome is
-not known is settled by a read: the pod bears the new grant; or it has changed since, and the patch
-can come no more; or it is as it was, and the same patch is sent again.
+not known is settled by a read: the pod carries the new grant; or it has changed since, and the
+patch can come no more; or it is as it was, and the same patch is sent again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ResizePatches:
         self._ledger.resized(uid, done=False)
 
     def settle(self, uid: str, version: str) -> tuple[Grant, Grant] | None:
-        """The pod was read at this version, and the ledger has what it bears. The old and the new
+        """The pod was read at this version, and the ledger has what it carries. The old and the new
         grant, where the read shows that a patch was written."""
         sent, entry = self._sent.get(uid), self._ledger.entry(uid)
         if sent is None or entry is None:

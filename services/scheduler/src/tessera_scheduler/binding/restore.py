@@ -1,4 +1,4 @@
-"""Writes a grant again on a live pod that lost it, or bears another one than it has.
+"""Writes a grant again on a live pod that lost it, or carries another one than it has.
 
 The ledger never lets go of it; the agent and the next scheduler, which read the pod, need it there.
 A user that overwrites it again and again is answered at most once in several seconds.

@@ -52,7 +52,7 @@ class HistoryConfigMap:
             self.writable = False
             _log.warning("history left as it is", why=str(e))
         except (msgspec.DecodeError, TypeError) as e:
-            _log.warning("history begun anew", why=f"data[{ENTRY}]: {e}")
+            _log.warning("history begun again", why=f"data[{ENTRY}]: {e}")
         return None
 
     async def write(self, history: History, now: float) -> None:

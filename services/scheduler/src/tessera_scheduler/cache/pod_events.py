@@ -46,6 +46,6 @@ class PodEvents:
         self.doubted = Signal[[PodKey]]()
         """Only a quorum read can show what has become of the pod."""
         self.grant_changed = Signal[[PodKey]]()
-        """The pod lost its grant, or bears another one than it has."""
+        """The pod lost its grant, or carries another one than it has."""
         self.resize_requested = Signal[[PodKey]]()
         """A bound pod asks for other amounts."""

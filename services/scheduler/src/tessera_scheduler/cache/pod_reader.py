@@ -66,7 +66,7 @@ class PodSummary(Struct, frozen=True, kw_only=True):
     unwritten: bool = False
     """It is bound and asks for cards, and nothing that counts says which."""
     resize: bool = False
-    """It bears a request for other amounts."""
+    """It carries a request for other amounts."""
     remark: str = ""
     """What an operator should know of how it was read."""
     reserved: NodeReservation | None = None
@@ -142,11 +142,11 @@ class PodReader:
         self._read[grant.uid] = _digest(text), grant
 
     def is_signed(self, uid: str) -> bool:
-        """True when the ledger's grant of the pod bears a signature of this scheduler's."""
+        """True when the ledger's grant of the pod carries a signature of this scheduler's."""
         return uid in self._read
 
     def missing_grant(self, pod: Pod) -> Grant | None:
-        """The grant that the ledger has for a live, bound pod, where the pod does not bear it."""
+        """The grant that the ledger has for a live, bound pod, where the pod does not carry it."""
         entry = self._ledger.entry(pod.metadata.uid)
         if pod.terminal or entry is None or entry.phase is not AllocationPhase.BOUND:
             return None
@@ -166,8 +166,8 @@ class PodReader:
         self._read.pop(uid, None)
 
     def _known(self, uid: str, node: str, text: str | None) -> Grant | None:
-        """The ledger's grant, where the pod still bears the very text it was read from, or where it
-        was taken over from another system. What was read need not be in the ledger: audits read
+        """The ledger's grant, where the pod still carries the very text it was read from, or where
+        it was taken over from another system. What was read need not be in the ledger: audits read
         pods of which no event has come yet."""
         entry = self._ledger.entry(uid)
         if entry is None or entry.grant.node != node:

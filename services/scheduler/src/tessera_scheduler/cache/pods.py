@@ -71,7 +71,7 @@ class PodCache:
         elif self._ledger.observe(summary.observed, now):
             self._check_amounts(summary, entry)
         elif self._pod_reader.is_signed(summary.uid):
-            self._alert(summary, AlertReason.CHANGED, "bears another grant than it was given")
+            self._alert(summary, AlertReason.CHANGED, "carries another grant than it was given")
             self._pod_events.grant_changed.publish(_key(summary))
 
     def on_delete(self, uid: str) -> None:
@@ -122,7 +122,9 @@ class PodCache:
     def _alert_if_wrong(self, summary: PodSummary) -> None:
         if summary.forged:
             self._alert(
-                summary, AlertReason.FORGED, f"bears a grant that is not its own: {summary.forged}"
+                summary,
+                AlertReason.FORGED,
+                f"carries a grant that is not its own: {summary.forged}",
             )
         elif summary.unknown:
             self._alert(

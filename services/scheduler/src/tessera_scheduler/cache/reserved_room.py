@@ -1,4 +1,4 @@
-"""The room that is made for a waiting pod, as the pod bears it.
+"""The room that is made for a waiting pod, as the pod carries it.
 
 By a plan: an annotation. One that cannot be read, or that is on a pod which asks for no cards,
 closes nothing and is logged. By preemption: kube-scheduler's nomination, which goes first,

@@ -2,7 +2,7 @@
 a ConfigMap that every agent reads.
 
 A new key signs only when it has been published for a while, so that no agent meets a signature it
-cannot check. Former public keys stay published: grants of running pods bear their signatures.
+cannot check. Former public keys stay published: grants of running pods carry their signatures.
 A user that can write that ConfigMap can make grants; RBAC keeps it to the scheduler.
 """
 

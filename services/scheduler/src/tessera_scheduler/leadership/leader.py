@@ -65,7 +65,7 @@ class Leadership:
         if not self._lease.remaining():
             return f"standing by: {self._lease.holder or 'nobody yet'} leads"
         if self._ready != self._lease.generation:
-            return "leads, and is reading the pods anew"
+            return "leads, and is reading the pods again"
         return ""
 
     def term(self) -> str:

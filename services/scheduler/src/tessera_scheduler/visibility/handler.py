@@ -119,7 +119,7 @@ class Visibility:
         except StatusRefusal as e:
             response = e.response()
         except ApiExpired as e:
-            response = StatusRefusal(400, f"continue: {e.message}: list anew").response()
+            response = StatusRefusal(400, f"continue: {e.message}: list again").response()
         except TimeoutError:
             text = f"no answer within {self._settings.whole_s:g} s: try again"
             response = StatusRefusal(503, text, retry_s=AGAIN_S).response()

@@ -26,7 +26,7 @@ _OWN = f"{GROUP}/"
 
 def names_us(registry: DialectRegistry) -> str:
     """True for a pod that asks for cards in any dialect, by a resource or by an annotation, or
-    bears a key that only Tessera writes."""
+    carries a key that only Tessera writes."""
     resources = list_of(registry.resources)
     guarded = _guarded(registry)
     if registry.request_keys:
@@ -44,7 +44,7 @@ def names_us(registry: DialectRegistry) -> str:
 
 
 def is_of_us(registry: DialectRegistry, places: Iterable[str]) -> str:
-    """True for a new pod that `names_us`, and that Tessera places or that bears a key of its own
+    """True for a new pod that `names_us`, and that Tessera places or that carries a key of its own
     group. `places` are the scheduler's names of pods that Tessera places."""
     return both(names_us(registry), _may_be_placed(places))
 

@@ -49,7 +49,7 @@ def written_by_us(key: str) -> Rejected:
     return Rejected(
         field=f"metadata.annotations[{key}]",
         value="",
-        remedy="it tells which cards a pod holds, and only Tessera writes it; leave it as it is",
+        remedy="it says which cards a pod holds, and only Tessera writes it; leave it as it is",
         reason=Reason.ISOLATION_DEFEATED,
     )
 

@@ -26,7 +26,7 @@ CORDON: Final = "hami.io/device-cordon"
 _MIG_ID: Final = "MIG-"
 _MIG_MODE: Final = "mig"
 _OWN_KEY: Final = f"{CARDS_PREFIX}{VENDOR}"
-_FIX: Final = "restart HAMi's device plugin there, it writes the annotation anew"
+_FIX: Final = "restart HAMi's device plugin there, it writes the annotation again"
 
 
 def inventory(

@@ -12,8 +12,8 @@ Whole cards are `nvidia.com/gpu`, which is HAMi's name otherwise. A fraction is 
 is shared by the processes that compute, and nothing is promised of it.
 
 KAI holds each shared card with a pod of its own (namespace `kai-resource-reservation`), on which
-it finds the card's UUID; pods with fractions bear a label that names the same group. Queues, gangs
-and MIG instances are not offered. KAI deletes running pods that bear its group label without such
+it finds the card's UUID; pods with fractions carry a label that names the same group. Queues, gangs
+and MIG instances are not offered. KAI deletes running pods that carry its group label without such
 a pod, so that label is never written.
 
 Source: NVIDIA/KAI-Scheduler 72de64f, after v0.13.0 (`pkg/common/constants`, `pkg/common/resources/

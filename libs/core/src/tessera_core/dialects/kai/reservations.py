@@ -1,7 +1,7 @@
 """KAI's reservation pods: one for each shared card, with the whole card as its resource, so that
 other schedulers leave the card alone. Its label names a group, its annotation the card's UUID.
 
-Pods with fractions bear the group's label. So a plan reads the pods of a node together: each
+Pods with fractions carry the group's label. So a plan reads the pods of a node together: each
 fraction gets the card of its group, and a reservation pod that has fractions holds nothing itself.
 """
 

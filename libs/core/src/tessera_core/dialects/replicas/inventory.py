@@ -20,6 +20,7 @@ from tessera_core.dialect_kit import (
     Node,
     Precision,
     Siting,
+    counted_inventories,
     numbered_card_id,
 )
 from tessera_core.dialects.replicas.names import (
@@ -52,14 +53,7 @@ def inventories(
         return ()
     warnings: list[str] = []
     cards = _cards(options, node, warnings)
-    if not cards and not warnings:
-        return ()
-    return (
-        Inventory(
-            vendor=VENDOR, source=DIALECT, precision=Precision.LABELLED, cards=tuple(cards),
-            warnings=tuple(warnings),
-        ),
-    )  # fmt: skip
+    return counted_inventories(VENDOR, DIALECT, cards, warnings, Precision.LABELLED)
 
 
 def _cards(options: ReplicasOptions, node: Node, warnings: list[str]) -> Sequence[Card]:

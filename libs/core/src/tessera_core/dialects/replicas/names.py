@@ -35,7 +35,7 @@ class ReplicasOptions(Struct, frozen=True, forbid_unknown_fields=True):
     cards, and with `plain`."""
     replicas: int = 0
     """Equal parts of a card (`sharing.timeSlicing.resources[].replicas`); 0 = as the labels of each
-    node say, which is for plans: cards of Tessera's agent bear no such label, so an installation
+    node say, which is for plans: cards of Tessera's agent carry no such label, so an installation
     names the number."""
     plain: bool = False
     """Every pod that names `whole` and nothing else of another dialect means replicas: for clusters
