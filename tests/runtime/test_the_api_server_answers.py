@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import msgspec
 import pytest
@@ -25,7 +25,7 @@ from tessera_runtime.errors import (
     BadSettings,
 )
 from tessera_runtime.kube import paths
-from tessera_runtime.kube.api import Kube, Verb
+from tessera_runtime.kube.api import Body, Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
 
@@ -127,7 +127,7 @@ async def test_a_status_is_an_error_for_calls_and_watches(
 
 
 @pytest.mark.parametrize("cut", [Cut(after=False), Cut(after=True)])
-@pytest.mark.parametrize("verb", [Verb.POST, Verb.PUT, Verb.DELETE])
+@pytest.mark.parametrize("verb", [Verb.POST, Verb.PUT, Verb.PATCH, Verb.DELETE])
 async def test_a_write_that_is_cut_off_is_lost_and_not_sent_again(
     tmp_path: Path, verb: Verb, cut: Cut
 ) -> None:
@@ -136,10 +136,13 @@ async def test_a_write_that_is_cut_off_is_lost_and_not_sent_again(
             await kube.call(Verb.POST, MAPS, body=a_map("a"))
         path = MAPS if verb is Verb.POST else f"{MAPS}/a"
         server.faults.add(InjectedFault(verb, ".*", cut))
+        body = b"" if verb is Verb.DELETE else a_map("a", k="new")
+        kind = Body.MERGE_PATCH if verb is Verb.PATCH else Body.JSON
         with pytest.raises(ApiLost):
-            await kube.call(verb, path, body=b"" if verb is Verb.DELETE else a_map("a", k="new"))
+            await kube.call(verb, path, body=body, kind=kind)
         done = {
             Verb.POST: lambda: server.store.handle("GET", f"{MAPS}/a").code == 200,
+            Verb.PATCH: lambda: b'"new"' in server.store.handle("GET", f"{MAPS}/a").body,
             Verb.PUT: lambda: b'"new"' in server.store.handle("GET", f"{MAPS}/a").body,
             Verb.DELETE: lambda: server.store.handle("GET", f"{MAPS}/a").code == 404,
         }
@@ -212,6 +215,7 @@ async def test_what_kubernetes_says_a_pod_will_do(tmp_path: Path) -> None:
         (KubeSettings(url="https://a", token_file=Path("/nowhere")), "kube.token_file: '/nowhere'"),
         (KubeSettings(url="https://a", ca_file=Path("/nowhere")), "kube.ca_file: '/nowhere'"),
         (KubeSettings(host="10.0.0.1"), "kube.token_file: '/var/run/secrets"),
+        (KubeSettings(url="http://a:b"), "kube.url: 'http://a:b'"),
     ],
 )
 async def test_credentials_that_are_missing_are_named(settings: KubeSettings, says: str) -> None:
@@ -296,3 +300,8 @@ def test_names_cannot_leave_their_place_in_a_path() -> None:
 def test_names_are_quoted_as_urls_want_it(namespace: str, name: str) -> None:
     quoted = [quote(text, safe="") for text in (namespace, name)]
     assert paths.pod(namespace, name) == f"/api/v1/namespaces/{quoted[0]}/pods/{quoted[1]}"
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_a_query_says_what_was_put_into_it(query: dict[str, str]) -> None:
+    assert dict(parse_qsl(paths.query_string(query), keep_blank_values=True)) == query

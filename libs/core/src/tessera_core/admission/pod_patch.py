@@ -51,7 +51,7 @@ def patch(document: dict[str, Any], wanted: PodChanges) -> tuple[JsonPatchStep, 
             for i, container in enumerate(draft.get(("spec", kind)) or ()):
                 after = wanted.admission.containers.get(container.get("name", ""))
                 if after is not None:
-                    _patch_container(draft, ("spec", kind, i), after)
+                    _patch_container(draft, ("spec", kind, i), container, after)
         runtime = wanted.admission.runtime_class
         if runtime and not draft.get(("spec", "runtimeClassName")):
             draft.put(("spec", "runtimeClassName"), runtime)
@@ -86,17 +86,21 @@ def _patch_variables(draft: JsonPatchRecorder, wanted: PodChanges) -> None:
         draft.drop(("spec", variable.kind, variable.position, "env", variable.index))
 
 
-def _patch_container(draft: JsonPatchRecorder, where: Where, after: ContainerAfter) -> None:
-    _patch_amounts(draft, (*where, "resources", "limits"), after.limits)
-    _patch_amounts(draft, (*where, "resources", "requests"), after.requests)
+def _patch_container(
+    draft: JsonPatchRecorder, where: Where, container: Mapping[str, Any], after: ContainerAfter
+) -> None:
+    resources = container.get("resources") or {}
+    for name, amounts in (("limits", after.limits), ("requests", after.requests)):
+        before = resources.get(name) or {}
+        if before != amounts:
+            _patch_amounts(draft, (*where, "resources", name), before, amounts)
     for name, value in after.env.items():
         _put_variable(draft, (*where, "env"), {"name": name, "value": value})
 
 
-def _patch_amounts(draft: JsonPatchRecorder, where: Where, after: Mapping[str, str]) -> None:
-    before: Mapping[str, Quantity] = draft.get(where) or {}
-    if before == after:
-        return
+def _patch_amounts(
+    draft: JsonPatchRecorder, where: Where, before: Mapping[str, Quantity], after: Mapping[str, str]
+) -> None:
     for name in [name for name in before if name not in after]:
         draft.drop((*where, name))
     changed = {n: q for n, q in after.items() if n not in before or not _same(before[n], q)}

@@ -153,6 +153,6 @@ async def _reading(reader: StreamConsumer) -> AsyncGenerator[None]:
 
 def _size(headers: Mapping[str, str], subject: str) -> int:
     try:
-        return 12 + sum(len(name) + len(value.encode()) + 4 for name, value in headers.items())
+        return 12 + len("".join((*headers, *headers.values())).encode()) + 4 * len(headers)
     except UnicodeEncodeError as e:
         raise MessageRejected(f"message on {subject}: a header is no valid text: {e.reason}") from e

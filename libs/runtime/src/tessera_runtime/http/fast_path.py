@@ -72,15 +72,12 @@ class BodyLimits(Struct, frozen=True):
         """The bound for this client."""
         return self.most if self.strangers is None or peer.known else self.strangers
 
-    def refusal(self, request: FastRequest, peer: ServerConnection) -> Reply | None:
-        """The answer to a request that is too large; None where it is not."""
+    def refusal(self, request: FastRequest, most: int) -> Reply:
+        """The answer to a request that is too large, for a client whose bound is `most`."""
         if request is TOO_LONG:
             return text_reply(
                 f"headers: more than {HEAD_MOST} bytes or {HEADERS_MOST} lines: send less\n", 431
             )
-        most = self.of(peer)
-        if request.length <= most:
-            return None
         than = "" if most == self.most else " without a client certificate that is known here"
         return text_reply(f"body: {request.length} bytes: at most {most} are taken{than}\n", 413)
 
@@ -179,6 +176,8 @@ class FastConnection(asyncio.Protocol):
         self._peer = peer
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._most = 0
+        """Bytes that a body of this client may have."""
         self._buffer = bytearray()
         self._busy = self._full = self._deaf = self._waits = self._paused = False
 
@@ -194,6 +193,7 @@ class FastConnection(asyncio.Protocol):
             self._transport = made
             peer.cut, peer.close = made.abort, made.close
             peer.known = bool(made.get_extra_info("peercert"))
+            self._most = self._serving.bodies.of(peer)
             self._come_to_rest()
 
     def data_received(self, data: bytes) -> None:
@@ -202,8 +202,9 @@ class FastConnection(asyncio.Protocol):
             return
         self._buffer += data
         self._go_on()
-        self._owe_the_rest()
-        self._read_or_wait()
+        if self._buffer or self._paused:
+            self._owe_the_rest()
+            self._read_or_wait()
 
     def pause_writing(self) -> None:
         """See asyncio.BaseProtocol."""
@@ -258,26 +259,24 @@ class FastConnection(asyncio.Protocol):
         request = None if self._busy or self._full or self._waits else read(self._buffer)
         if request is None:
             return
-        answer = self._serving.answers.get(request.path) if request.known else None
-        refusal = self._serving.bodies.refusal(request, peer)
-        if refusal is not None:
-            self._refuse(refusal)
+        answer, end = self._serving.answers.get(request.path), request.end
+        if request.length > self._most or request is TOO_LONG:
+            self._refuse(self._serving.bodies.refusal(request, self._most))
         elif answer is None:
             self._hand_over(transport, peer)
-        elif len(self._buffer) >= request.end:
-            self._begin(answer, request, peer)
+        elif len(self._buffer) >= end:
+            body = bytes(memoryview(self._buffer)[request.start : end])
+            del self._buffer[:end]
+            self._begin(answer, body, peer)
         else:
             self._owe_the_rest()
-            self._waits = not self._peers.reserve(peer, request.end, self._has_room)
+            self._waits = not self._peers.reserve(peer, end, self._has_room)
 
     def _has_room(self) -> None:
         self._waits = False
         self._read_or_wait()
 
-    def _begin(self, answer: Answer, request: FastRequest, peer: ServerConnection) -> None:
-        end = request.end
-        body = bytes(memoryview(self._buffer)[request.start : end])
-        del self._buffer[:end]
+    def _begin(self, answer: Answer, body: bytes, peer: ServerConnection) -> None:
         self._busy = True
         self._peers.enters(peer, ConnectionStage.WHOLE)
         if self._serving.line is None:
@@ -286,7 +285,7 @@ class FastConnection(asyncio.Protocol):
             self._serving.line.join(partial(self._answer, answer, body))
 
     def _answer(self, answer: Answer, body: bytes) -> None:
-        if self._open is None or self._serving.over:
+        if self._transport is None or self._serving.over:
             return
         try:
             made = answer(body)
@@ -322,10 +321,12 @@ class FastConnection(asyncio.Protocol):
             return
         owes = self._buffer or self._full or self._deaf
         self._peers.enters(peer, ConnectionStage.COMING if owes else ConnectionStage.IDLE)
-        self._peers.release(peer)
+        if peer.room:
+            self._peers.release(peer)
         if self._buffer:
             self._loop.call_soon(self._go_on)  # others in between, however much came at once
-        self._read_or_wait()
+        if self._buffer or self._paused:
+            self._read_or_wait()
 
     def _refuse(self, reply: Reply) -> None:
         """Answer, and take nothing more in; the client has the time of a request to hang up."""

@@ -36,7 +36,7 @@ class FastRequest(NamedTuple):
     """A request whose headers have come."""
 
     path: bytes = b""
-    """Without a query."""
+    """Without a query; empty for a request of any other form."""
     start: int = 0
     """Of the body, in the buffer."""
     length: int = -1

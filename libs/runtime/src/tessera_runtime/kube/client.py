@@ -15,8 +15,10 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import aiohttp
+from yarl import URL
 
-from tessera_runtime.errors import ApiForbidden, ApiLost
+from tessera_runtime.errors import ApiForbidden, ApiLost, BadSettings
+from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import NONE, Body, Kube, Verb
 from tessera_runtime.kube.credentials import KubeCredentials, open_credentials
 from tessera_runtime.kube.rate_limit import CallRate
@@ -24,6 +26,8 @@ from tessera_runtime.kube.responses import check
 from tessera_runtime.kube.settings import KubeSettings
 
 _BUFFER: Final = 2**20
+_REPEATED: Final = (Verb.PUT, Verb.DELETE)
+"""Writes that the HTTP library would repeat."""
 _KEEP_ALIVE: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """Seconds, seconds, tries: a watch on a machine that is gone ends after 25 s, not 15 minutes."""
 
@@ -34,8 +38,10 @@ class HttpKube:
     def __init__(
         self, session: aiohttp.ClientSession, who: KubeCredentials, settings: KubeSettings
     ) -> None:
+        """Raises BadSettings where the URL is none."""
         self._session = session
         self._who = who
+        self._base = _base(who.url)
         self._settings = settings
         self._rate = CallRate(settings.qps, settings.burst)
 
@@ -115,14 +121,22 @@ class HttpKube:
     ) -> aiohttp.client._RequestContextManager:
         return self._session.request(
             verb.value,
-            self._who.url + path,
-            params=query,
+            self._url(path, query),
             headers=headers,
             data=body or None,
             allow_redirects=False,
             proxy=self._who.proxy,
             server_hostname=self._who.server_name,
+            middlewares=(_write_once,) if verb in _REPEATED else (),
         )
+
+    def _url(self, path: str, query: Mapping[str, str]) -> URL:
+        """Both are quoted here, which costs a sixth of what the URL library takes to do it."""
+        base = self._base
+        return URL.build(
+            scheme=base.scheme, authority=base.raw_authority, path=base.raw_path.rstrip("/") + path,
+            query_string=paths.query_string(query), encoded=True,
+        )  # fmt: skip
 
 
 @asynccontextmanager
@@ -132,7 +146,7 @@ async def open_kube(
     """The API server of the settings; `name` is what its audit log calls us. `who` are its
     credentials where somebody has opened them already.
 
-    Connects when it is called. Raises BadSettings where credentials are missing.
+    Connects when it is called. Raises BadSettings where credentials are missing or the URL is none.
     """
     who = who or await open_credentials(settings)
     connector = aiohttp.TCPConnector(
@@ -151,9 +165,15 @@ async def open_kube(
             "Accept-Encoding": "identity",  # close by, where compression costs more than it saves
         },
         cookie_jar=aiohttp.DummyCookieJar(),
-        middlewares=(_write_once,),
     ) as session:
         yield HttpKube(session, who, settings)
+
+
+def _base(url: str) -> URL:
+    try:
+        return URL(url)
+    except ValueError as e:
+        raise BadSettings(f"kube.url: {url!r}: {e}: write https://<host>:<port>") from e
 
 
 def _lost(what: str, error: Exception) -> ApiLost:
@@ -167,8 +187,6 @@ async def _write_once(
     try:
         return await send(request)
     except (aiohttp.ClientError, OSError) as e:
-        if request.method == Verb.GET:
-            raise
         raise _lost(f"{request.method} {request.url.path}", e) from e
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -31,6 +32,11 @@ def in_core(namespace: str, plural: str, name: str = "", subresource: str = "") 
 def in_group(group: str, version: str, plural: str, *, namespace: str = "", name: str = "") -> str:
     """Objects of an API group; without a namespace those of all, or of none."""
     return _joined(f"/apis/{group}/{version}", namespace, plural, name)
+
+
+def query_string(query: Mapping[str, str]) -> str:
+    """A query as it stands in a URL."""
+    return "&".join([f"{_quoted(name)}={_quoted(value)}" for name, value in query.items()])
 
 
 def _joined(root: str, namespace: str, *parts: str) -> str:
