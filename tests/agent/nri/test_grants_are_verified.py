@@ -126,6 +126,6 @@ async def test_cards_that_are_not_known_are_not_given(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node:
         node.reader.be_silent("it is being loaded")
         async with node.agent(ready=False) as agent:
-            await until(lambda: node.runtime.plugins and agent.keys.verifier)
+            await until(lambda: node.runtime.plugins and agent.keys.known.is_set())
             assert "it is being loaded" in agent.problem()
             await refused(node, agent, a_pod("job", GOOD), "CardUnknown")

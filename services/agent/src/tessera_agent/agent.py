@@ -179,7 +179,7 @@ class Agent:
         """Why containers cannot get cards now; empty when they can."""
         if problem := self.toolkit.problem() or self.delivery.problem():
             return problem
-        if self.keys.verifier is None:
+        if not self.keys.known.is_set():
             return "the scheduler's public keys have not been read yet"
         latest = self.devices.latest
         if not latest.complete:

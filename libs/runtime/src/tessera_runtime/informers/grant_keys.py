@@ -44,24 +44,26 @@ class GrantKeys:
         """Set once there is a key."""
         self.changed = asyncio.Event()
         """Set by each change; the task that waits for it clears it."""
-        self._keys: Mapping[str, str] = {}
+        self.published: Mapping[str, str] = {}
+        """Those that can be read."""
 
     def on_list(self, items: list[KeyMap], started: float, now: float) -> None:
         """All of them: one, or none."""
         del started, now
         for item in items:
-            self._put(item.data)
+            self.put(item.data)
 
     def on_event(self, change: WatchEventType, item: KeyMap, now: float) -> None:
         """The ConfigMap as it is now."""
         del now
         if change is not WatchEventType.DELETED:
-            self._put(item.data)
+            self.put(item.data)
 
-    def _put(self, published: Mapping[str, str]) -> None:
+    def put(self, published: Mapping[str, str]) -> None:
+        """Know these from now on. Without one that can be read, what was known stays."""
         good = {name: text for name, text in published.items() if _is_good(name, text)}
-        if good and good != self._keys:
-            self._keys, self.verifier = good, Verifier(good)
+        if good and good != self.published:
+            self.published, self.verifier = good, Verifier(good)
             self.known.set()
             self.changed.set()
             _log.info("keys known", keys=sorted(good))

@@ -52,8 +52,7 @@ class ContainerAdmitter:
 
     def proven(self, uid: str, text: str) -> Grant | None:
         """The grant of this pod that the scheduler signed; None where that is not certain (yet)."""
-        verifier = self._keys.verifier
-        if verifier is None or verifier.problem(text):
+        if self._keys.verifier.problem(text):
             return None
         found = readable_grant(text, uid, self._node)
         return found if isinstance(found, Grant) else None
@@ -96,10 +95,10 @@ class ContainerAdmitter:
         return admit_container(self._creation(pod, container), context)
 
     def _context(self, held: Mapping[str, Sequence[Share]], earlier: Grant | None) -> NodeContext:
+        verifier = self._keys.verifier if self._keys.known.is_set() else None
         return NodeContext(
-            node=self._node, vendor=self._vendor, vendors=self._vendors,
-            verifier=self._keys.verifier, cards=self._devices.cards_to_admit_on, held=held,
-            earlier=earlier,
+            node=self._node, vendor=self._vendor, vendors=self._vendors, verifier=verifier,
+            cards=self._devices.cards_to_admit_on, held=held, earlier=earlier,
         )  # fmt: skip
 
     def _creation(self, pod: PodSandbox, container: str) -> ContainerCreation:

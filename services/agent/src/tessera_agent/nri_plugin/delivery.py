@@ -50,7 +50,7 @@ class RuntimeDelivery:
         # The runtime lists only once what runs, and without keys no grant of it can be verified.
         with suppress(TimeoutError):
             async with asyncio.timeout(self._keys_wait_s):
-                await self._keys.there.wait()
+                await self._keys.known.wait()
         nri = self._settings
         name = nri.name or ("tessera" if self._vendor.hooked else f"tessera-{self._vendor.name}")
         settings = NriPluginSettings(name=name, index=nri.index)
