@@ -33,7 +33,7 @@ def test_most_pods_have_an_owner_and_take_as_long_as_before(name: str) -> None:
 
 
 @pytest.mark.parametrize("pai", [False, True])
-def test_pods_of_one_owner_ask_for_the_same_and_want_about_as_much(pai: object) -> None:
+def test_pods_of_one_owner_request_the_same_and_want_about_as_much(pai: object) -> None:
     workload = with_owners(make("services", 2), 2)
     if pai:
         workload = with_pai_use(workload, partial(requested_percent, REGISTRY), 2)

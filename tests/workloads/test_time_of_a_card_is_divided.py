@@ -64,7 +64,7 @@ def test_a_synchronous_job_gets_a_third_next_to_one_that_wants_all() -> None:
     assert got.tolist() == pytest.approx([98 / 3, 196 / 3], abs=0.5)
 
 
-def test_a_service_gets_what_its_clients_ask_for_while_it_can_answer_them() -> None:
+def test_a_service_answers_its_clients_while_it_can() -> None:
     wants, model = np.array([[45.0, 100.0], [80.0, 100.0]]), CardModel(closed=True)
     loads, serving = np.zeros(wants.shape, np.int64), np.array([[True, False], [True, False]])
     got = model.divide(wants, np.full_like(wants, 100.0), loads, serving)
