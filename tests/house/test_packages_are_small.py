@@ -6,8 +6,6 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 MOST: Final = 20
-LARGER: Final = {"sim/embedded/src/tessera_embedded/apiserver": 36}
-"""Packages that were larger when the bound was set. It may only shrink."""
 
 
 def test_a_package_has_at_most_twenty_modules() -> None:
@@ -17,5 +15,5 @@ def test_a_package_has_at_most_twenty_modules() -> None:
         for path in (ROOT / root).glob("*/src/**/*.py")
         if path.stem != "__init__" and not path.stem.endswith("_pb2")
     )
-    larger = {package: count for package, count in modules.items() if count > MOST}
-    assert larger == LARGER
+    assert modules
+    assert {package: count for package, count in modules.items() if count > MOST} == {}

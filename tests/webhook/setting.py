@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tessera_core.registry.registry import load
-from tessera_embedded.apiserver.patches import apply, operations
+from tessera_embedded.apiserver.verbs.patches import apply, operations
 from tessera_scheduler.webhook.review import mutate, validate
 from tessera_scheduler.webhook.rules import Setting, WebhookRules, rules_of
 from tessera_schema.endpoints.admission_review import API_VERSION, KIND, ReviewAnswer, decode_review

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tessera_core.admission.guarded_env import OWN_ENVIRONMENT
 from tessera_core.quota.allowance import NO_LIMITS
 from tessera_embedded.apiserver import Store
-from tessera_embedded.apiserver.patches import apply, operations
+from tessera_embedded.apiserver.verbs.patches import apply, operations
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.metrics import MetricsRegistry as Metrics

@@ -9,7 +9,7 @@ import pytest
 from tessera_core.admission.admit import is_result
 from tessera_core.admission.exempt_pods import scope_of
 from tessera_core.registry.registry import load
-from tessera_embedded.apiserver.cel import evaluate, parse
+from tessera_embedded.apiserver.admission.cel import evaluate, parse
 from tessera_scheduler.webhook import match_conditions
 from tessera_scheduler.webhook.registration import (
     RegistrationInput,

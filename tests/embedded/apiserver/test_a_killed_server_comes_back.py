@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from tessera_embedded.apiserver import Store
-from tessera_embedded.apiserver.object_store import WINDOW
-from tessera_embedded.apiserver.write_ahead_log import Journal, JournalBroken
+from tessera_embedded.apiserver.objects.object_store import WINDOW
+from tessera_embedded.apiserver.objects.write_ahead_log import Journal, JournalBroken
 from tests.embedded.apiserver.setting import PODS, a_pod, events
 
 START_S = 60

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_embedded.apiserver.cel import (
+from tessera_embedded.apiserver.admission.cel import (
     BadExpression,
     CelError,
     evaluate,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_embedded.apiserver.patches import merge
+from tessera_embedded.apiserver.verbs.patches import merge
 from tests.embedded.apiserver.setting import (
     JSON_PATCH,
     MERGE,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tessera_core.kube.quantity import quantity_milli
 from tessera_embedded.apiserver.errors import BadRequest
-from tessera_embedded.apiserver.quantities import MILLI, canonical, read
+from tessera_embedded.apiserver.objects.quantities import MILLI, canonical, read
 
 SUFFIXES = ("", "n", "u", "m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti", "e3", "E-2")
 AMOUNTS = st.builds(

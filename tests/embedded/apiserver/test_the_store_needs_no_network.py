@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tessera_embedded.apiserver.object_store import HISTORY_BYTES
+from tessera_embedded.apiserver.objects.object_store import HISTORY_BYTES
 from tests.embedded.apiserver.setting import NODES, PODS, ASmallCluster, a_pod, events
 
 

@@ -22,8 +22,8 @@ from tessera_embedded.apiserver.access import Access, Attempt
 from tessera_embedded.apiserver.certificates import FrontProxyCertificates
 from tessera_embedded.apiserver.errors import JsonObject
 from tessera_embedded.apiserver.http_types import HttpCall, Response
-from tessera_embedded.apiserver.object_store import ObjectStore
-from tessera_embedded.apiserver.resources import REGISTRATION
+from tessera_embedded.apiserver.objects.object_store import ObjectStore
+from tessera_embedded.apiserver.objects.resources import REGISTRATION
 from tessera_embedded.apiserver.store import Store
 
 _APISERVICES: Final = (REGISTRATION, "apiservices")

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from tessera_embedded.apiserver.admission_requests import NAMESPACES, WriteRequest
-from tessera_embedded.apiserver.delete_verbs import delete_now
+from tessera_embedded.apiserver.admission.requests import NAMESPACES, WriteRequest
 from tessera_embedded.apiserver.errors import JsonObject
 from tessera_embedded.apiserver.http_types import ADMIN, RequestTarget
 from tessera_embedded.apiserver.kinds.admission import served
-from tessera_embedded.apiserver.object_store import StoredChange, StoredObject
-from tessera_embedded.apiserver.resources import EXTENSIONS, KindCatalogue, Shelf
-from tessera_embedded.apiserver.write_verbs import Writer
+from tessera_embedded.apiserver.objects.object_store import StoredChange, StoredObject
+from tessera_embedded.apiserver.objects.resources import EXTENSIONS, KindCatalogue, Shelf
+from tessera_embedded.apiserver.verbs.delete import delete_now
+from tessera_embedded.apiserver.verbs.write import Writer
 
 DEFINITIONS: Final = (EXTENSIONS, "customresourcedefinitions")
 NODES: Final = ("", "nodes")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
+from tessera_embedded.apiserver.admission.webhooks import Webhooks
 from tessera_embedded.apiserver.aggregation import Aggregator
 from tessera_embedded.apiserver.errors import ApiError, JsonObject, NotAcceptable, RequestTooLarge
 from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Effect, Faults, Hang, refused
@@ -15,7 +16,6 @@ from tessera_embedded.apiserver.routes import is_watch
 from tessera_embedded.apiserver.settings import ApiServerSettings
 from tessera_embedded.apiserver.store import Store, with_warnings
 from tessera_embedded.apiserver.watches import KindWatch
-from tessera_embedded.apiserver.webhooks import Webhooks
 
 
 class Frontend:

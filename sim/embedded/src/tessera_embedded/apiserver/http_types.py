@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_embedded.apiserver.errors import ApiError, JsonObject, NotFound, code_of
-from tessera_embedded.apiserver.resources import KindCatalogue, Resource
+from tessera_embedded.apiserver.objects.resources import KindCatalogue, Resource
 
 
 class AuthenticatedUser(Struct, frozen=True):

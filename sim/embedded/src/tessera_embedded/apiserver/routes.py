@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from tessera_embedded.apiserver.access import Access, Attempt
-from tessera_embedded.apiserver.admission_requests import Steps, WriteRequest, unpatchable
-from tessera_embedded.apiserver.delete_verbs import delete, delete_collection, options_of
+from tessera_embedded.apiserver.admission.requests import Steps, WriteRequest, unpatchable
+from tessera_embedded.apiserver.answers.kubectl_tables import as_table
 from tessera_embedded.apiserver.errors import (
     BadRequest,
     JsonObject,
@@ -25,14 +25,14 @@ from tessera_embedded.apiserver.http_types import (
     answer,
     target_of,
 )
-from tessera_embedded.apiserver.kubectl_tables import as_table
-from tessera_embedded.apiserver.metadata import checked_kind, decode, stamp
-from tessera_embedded.apiserver.patches import apply, merge, operations
-from tessera_embedded.apiserver.pod_subresources import bind, evict
-from tessera_embedded.apiserver.read_verbs import get, list_objects
-from tessera_embedded.apiserver.resources import KindCatalogue, Resource
-from tessera_embedded.apiserver.strategic_merge import strategic
-from tessera_embedded.apiserver.write_verbs import Writer
+from tessera_embedded.apiserver.objects.metadata import checked_kind, decode, stamp
+from tessera_embedded.apiserver.objects.resources import KindCatalogue, Resource
+from tessera_embedded.apiserver.verbs.delete import delete, delete_collection, options_of
+from tessera_embedded.apiserver.verbs.patches import apply, merge, operations
+from tessera_embedded.apiserver.verbs.pod_subresources import bind, evict
+from tessera_embedded.apiserver.verbs.read import get, list_objects
+from tessera_embedded.apiserver.verbs.strategic_merge import strategic
+from tessera_embedded.apiserver.verbs.write import Writer
 
 _JSON: Final = "application/json"
 _JSON_PATCH: Final = "application/json-patch+json"

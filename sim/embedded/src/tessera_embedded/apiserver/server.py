@@ -13,7 +13,8 @@ import msgspec
 from aiohttp import web
 
 from tessera_embedded.apiserver.access import Access, Account
-from tessera_embedded.apiserver.admission_requests import ApiServerEnvironment
+from tessera_embedded.apiserver.admission.requests import ApiServerEnvironment
+from tessera_embedded.apiserver.admission.webhooks import open_webhooks
 from tessera_embedded.apiserver.aggregation import open_aggregator, publish
 from tessera_embedded.apiserver.certificates import (
     ServerCertificates,
@@ -24,10 +25,9 @@ from tessera_embedded.apiserver.certificates import (
 from tessera_embedded.apiserver.faults import Faults
 from tessera_embedded.apiserver.http import Frontend
 from tessera_embedded.apiserver.http_types import ADMIN, AuthenticatedUser
+from tessera_embedded.apiserver.objects.write_ahead_log import Journal
 from tessera_embedded.apiserver.settings import ApiServerSettings
 from tessera_embedded.apiserver.store import Store
-from tessera_embedded.apiserver.webhooks import open_webhooks
-from tessera_embedded.apiserver.write_ahead_log import Journal
 from tessera_runtime import atomic_write
 
 _DEFAULTS: Final = ApiServerSettings()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tessera_embedded.apiserver.object_store import WINDOW
+from tessera_embedded.apiserver.objects.object_store import WINDOW
 
 
 class ApiServerSettings(Struct, frozen=True):

@@ -16,15 +16,16 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tessera_embedded.apiserver.access import Access
-from tessera_embedded.apiserver.access_reviews import SELF, reviewed
-from tessera_embedded.apiserver.admission_requests import (
+from tessera_embedded.apiserver.admission.policies import Policies
+from tessera_embedded.apiserver.admission.requests import (
     AdmissionQuery,
     ApiServerEnvironment,
     Steps,
     WriteRequest,
 )
+from tessera_embedded.apiserver.answers.access_reviews import SELF, reviewed
+from tessera_embedded.apiserver.answers.discovery import discovered
 from tessera_embedded.apiserver.controllers import Chores
-from tessera_embedded.apiserver.discovery import discovered
 from tessera_embedded.apiserver.errors import ApiError, BadRequest, JsonObject
 from tessera_embedded.apiserver.http_types import (
     ADMIN,
@@ -35,12 +36,11 @@ from tessera_embedded.apiserver.http_types import (
     refusal,
     target_of,
 )
-from tessera_embedded.apiserver.object_store import WINDOW, ObjectStore, StoredChange
-from tessera_embedded.apiserver.policies import Policies
-from tessera_embedded.apiserver.resources import KindCatalogue, Shelf
+from tessera_embedded.apiserver.objects.object_store import WINDOW, ObjectStore, StoredChange
+from tessera_embedded.apiserver.objects.resources import KindCatalogue, Shelf
 from tessera_embedded.apiserver.routes import attempt_of, steps_of
+from tessera_embedded.apiserver.verbs.write import Writer
 from tessera_embedded.apiserver.watches import KindWatch, open_watch
-from tessera_embedded.apiserver.write_verbs import Writer
 
 FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"

@@ -14,8 +14,8 @@ import msgspec
 
 from tessera_embedded.apiserver.errors import ApiError, ResourceExpired, invalid, not_allowed
 from tessera_embedded.apiserver.http_types import RequestTarget
-from tessera_embedded.apiserver.object_store import ObjectStore, StoredChange, StoredObject
-from tessera_embedded.apiserver.read_verbs import ListFilter, filter_of, too_large, version_of
+from tessera_embedded.apiserver.objects.object_store import ObjectStore, StoredChange, StoredObject
+from tessera_embedded.apiserver.verbs.read import ListFilter, filter_of, too_large, version_of
 
 INITIAL_END: Final = "k8s.io/initial-events-end"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from tessera_embedded.apiserver.cel import ADMISSION_NAMES, problem
+from tessera_embedded.apiserver.admission.cel import ADMISSION_NAMES, problem
 from tessera_embedded.apiserver.errors import (
     Cause,
     JsonObject,
@@ -20,9 +20,9 @@ from tessera_embedded.apiserver.errors import (
 )
 from tessera_embedded.apiserver.kinds.rules import KindRules, take_all
 from tessera_embedded.apiserver.kinds.schemas import SchemaRules, schema_problems
-from tessera_embedded.apiserver.name_validation import label_problem
-from tessera_embedded.apiserver.resources import Resource
-from tessera_embedded.apiserver.selectors import object_problem
+from tessera_embedded.apiserver.objects.name_validation import label_problem
+from tessera_embedded.apiserver.objects.resources import Resource
+from tessera_embedded.apiserver.objects.selectors import object_problem
 
 _WEBHOOK: Final = {
     "failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10,

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from tessera_embedded.apiserver.errors import BadRequest, JsonObject
 from tessera_embedded.apiserver.kinds.scalars import PLAIN, MistypedField, mistyped, plain
-from tessera_embedded.apiserver.quantities import MILLI, canonical
+from tessera_embedded.apiserver.objects.quantities import MILLI, canonical
 
 _CLOSING: Final = {"[": "]", "{": "}"}
 

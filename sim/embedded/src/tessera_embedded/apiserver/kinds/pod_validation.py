@@ -16,8 +16,8 @@ from tessera_embedded.apiserver.errors import (
     unsupported,
     wrong,
 )
-from tessera_embedded.apiserver.name_validation import label_problem, qualified_problem
-from tessera_embedded.apiserver.quantities import read
+from tessera_embedded.apiserver.objects.name_validation import label_problem, qualified_problem
+from tessera_embedded.apiserver.objects.quantities import read
 
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 _POLICIES: Final = ("Always", "OnFailure", "Never")

@@ -21,7 +21,7 @@ from tessera_embedded.apiserver.kinds import admission, pods
 from tessera_embedded.apiserver.kinds.fields import settle
 from tessera_embedded.apiserver.kinds.pod_validation import amount_causes
 from tessera_embedded.apiserver.kinds.rules import KindRules, take_all
-from tessera_embedded.apiserver.resources import (
+from tessera_embedded.apiserver.objects.resources import (
     ADMISSION,
     EVENTS,
     EXTENSIONS,
@@ -29,7 +29,7 @@ from tessera_embedded.apiserver.resources import (
     Resource,
     Shelf,
 )
-from tessera_embedded.apiserver.selectors import object_problem
+from tessera_embedded.apiserver.objects.selectors import object_problem
 
 _NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 

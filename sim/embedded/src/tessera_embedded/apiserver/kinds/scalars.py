@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from tessera_embedded.apiserver.errors import BadRequest
-from tessera_embedded.apiserver.quantities import canonical
+from tessera_embedded.apiserver.objects.quantities import canonical
 
 _WORDS: Final = {str: "string", bool: "bool", dict: "object", list: "array"}
 _MICRO: Final = re.compile(r"(?P<whole>[^.]+)\.(?P<fraction>\d{6})(?P<zone>Z|[+-]\d\d:\d\d)")

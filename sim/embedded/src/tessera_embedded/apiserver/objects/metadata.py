@@ -13,8 +13,12 @@ import msgspec
 from msgspec import Struct
 
 from tessera_embedded.apiserver.errors import BadRequest, Cause, JsonObject, not_allowed, wrong
-from tessera_embedded.apiserver.name_validation import annotation_causes, label_causes, name_causes
-from tessera_embedded.apiserver.resources import Resource
+from tessera_embedded.apiserver.objects.name_validation import (
+    annotation_causes,
+    label_causes,
+    name_causes,
+)
+from tessera_embedded.apiserver.objects.resources import Resource
 
 
 class _Owner(Struct, frozen=True, rename="camel"):

@@ -7,11 +7,11 @@ Types are checked as values meet, not in advance: what real servers refuse when 
 written may here fail when it is evaluated.
 """
 
-from tessera_embedded.apiserver.cel.checking import ADMISSION_NAMES, problem
-from tessera_embedded.apiserver.cel.evaluation import evaluate
-from tessera_embedded.apiserver.cel.functions import CelError
-from tessera_embedded.apiserver.cel.parsing import Expression, parse
-from tessera_embedded.apiserver.cel.tokens import BadExpression
+from tessera_embedded.apiserver.admission.cel.checking import ADMISSION_NAMES, problem
+from tessera_embedded.apiserver.admission.cel.evaluation import evaluate
+from tessera_embedded.apiserver.admission.cel.functions import CelError
+from tessera_embedded.apiserver.admission.cel.parsing import Expression, parse
+from tessera_embedded.apiserver.admission.cel.tokens import BadExpression
 
 __all__ = [
     "ADMISSION_NAMES",

@@ -9,7 +9,7 @@ from tessera_embedded.apiserver.access import Access, Attempt, user_info
 from tessera_embedded.apiserver.errors import JsonObject, invalid, wrong
 from tessera_embedded.apiserver.http_types import AuthenticatedUser, HttpCall, Response, answer
 from tessera_embedded.apiserver.kinds.fields import settle
-from tessera_embedded.apiserver.metadata import json_object, without_nulls
+from tessera_embedded.apiserver.objects.metadata import json_object, without_nulls
 
 Answerer = Callable[[Access, AuthenticatedUser, JsonObject], JsonObject]
 

@@ -23,8 +23,8 @@ from tessera_embedded.apiserver.errors import (
     unsupported,
 )
 from tessera_embedded.apiserver.http_types import RequestTarget, Response
-from tessera_embedded.apiserver.object_store import ObjectStore, StoredObject
-from tessera_embedded.apiserver.selectors import (
+from tessera_embedded.apiserver.objects.object_store import ObjectStore, StoredObject
+from tessera_embedded.apiserver.objects.selectors import (
     Selector,
     field_selector,
     label_selector,

@@ -9,8 +9,8 @@ import msgspec
 
 from tessera_embedded.apiserver.errors import JsonObject
 from tessera_embedded.apiserver.http_types import RequestTarget, Response, answer
-from tessera_embedded.apiserver.metadata import seconds
-from tessera_embedded.apiserver.resources import Shelf
+from tessera_embedded.apiserver.objects.metadata import seconds
+from tessera_embedded.apiserver.objects.resources import Shelf
 
 Columns = Mapping[str, Callable[[JsonObject], Any]]
 

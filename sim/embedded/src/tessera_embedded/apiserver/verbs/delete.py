@@ -10,15 +10,15 @@ from typing import Final
 
 import msgspec
 
-from tessera_embedded.apiserver import metadata as meta
-from tessera_embedded.apiserver.admission_requests import NAMESPACES, Steps, WriteRequest, review
+from tessera_embedded.apiserver.admission.requests import NAMESPACES, Steps, WriteRequest, review
 from tessera_embedded.apiserver.errors import BadRequest, Conflict, JsonObject, conflict, forbidden
 from tessera_embedded.apiserver.http_types import RequestTarget, Response, success
 from tessera_embedded.apiserver.kinds.fields import settle
 from tessera_embedded.apiserver.kinds.rules import KindRules
-from tessera_embedded.apiserver.object_store import StoredObject
-from tessera_embedded.apiserver.read_verbs import filter_of
-from tessera_embedded.apiserver.write_verbs import Writer
+from tessera_embedded.apiserver.objects import metadata as meta
+from tessera_embedded.apiserver.objects.object_store import StoredObject
+from tessera_embedded.apiserver.verbs.read import filter_of
+from tessera_embedded.apiserver.verbs.write import Writer
 
 _TRIES: Final = 10
 IMMORTAL: Final = ("default", "kube-system", "kube-public")

@@ -18,8 +18,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from tessera_embedded.apiserver.object_store import ObjectStore, StoredChange
-from tessera_embedded.apiserver.resources import Shelf
+from tessera_embedded.apiserver.objects.object_store import ObjectStore, StoredChange
+from tessera_embedded.apiserver.objects.resources import Shelf
 
 _MANY: Final = 20_000
 """Lines of history over the objects themselves that make a rewrite worth its while."""

@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from tessera_embedded.apiserver.errors import JsonObject
-from tessera_embedded.apiserver.resources import Resource, Shelf
-from tessera_embedded.apiserver.selectors import selectable
+from tessera_embedded.apiserver.objects.resources import Resource, Shelf
+from tessera_embedded.apiserver.objects.selectors import selectable
 
 WINDOW: Final = 20_000
 """Changes remembered of each kind, so that a watcher can resume."""

@@ -13,18 +13,18 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tessera_embedded.apiserver.access import Access
-from tessera_embedded.apiserver.admission import (
+from tessera_embedded.apiserver.admission.authorizer import Authorizer
+from tessera_embedded.apiserver.admission.cel import BadExpression, CelError, evaluate, parse
+from tessera_embedded.apiserver.admission.matching import (
     ConditionFailed,
     concerns,
     conditions_hold,
     scope_of,
 )
-from tessera_embedded.apiserver.admission_requests import NAMESPACES, AdmissionQuery
-from tessera_embedded.apiserver.authorizer import Authorizer
-from tessera_embedded.apiserver.cel import BadExpression, CelError, evaluate, parse
+from tessera_embedded.apiserver.admission.requests import NAMESPACES, AdmissionQuery
 from tessera_embedded.apiserver.errors import JsonObject, WebhookDenied, forbidden
-from tessera_embedded.apiserver.object_store import ObjectStore
-from tessera_embedded.apiserver.resources import ADMISSION, KindCatalogue
+from tessera_embedded.apiserver.objects.object_store import ObjectStore
+from tessera_embedded.apiserver.objects.resources import ADMISSION, KindCatalogue
 
 POLICIES: Final = (ADMISSION, "validatingadmissionpolicies")
 BINDINGS: Final = (ADMISSION, "validatingadmissionpolicybindings")

@@ -13,8 +13,7 @@ from typing import Final
 
 import msgspec
 
-from tessera_embedded.apiserver import metadata as meta
-from tessera_embedded.apiserver.admission_requests import (
+from tessera_embedded.apiserver.admission.requests import (
     NAMESPACES,
     AdmissionQuery,
     ApiServerEnvironment,
@@ -39,7 +38,8 @@ from tessera_embedded.apiserver.errors import (
 from tessera_embedded.apiserver.http_types import RequestTarget, Response
 from tessera_embedded.apiserver.kinds.registry import rules_of
 from tessera_embedded.apiserver.kinds.rules import KindRules
-from tessera_embedded.apiserver.object_store import ObjectStore, StoredObject, record_of
+from tessera_embedded.apiserver.objects import metadata as meta
+from tessera_embedded.apiserver.objects.object_store import ObjectStore, StoredObject, record_of
 
 _TRIES: Final = 10
 _MODIFIED: Final = (

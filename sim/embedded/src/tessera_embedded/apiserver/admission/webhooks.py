@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from tessera_embedded.apiserver.admission import (
+from tessera_embedded.apiserver.admission.matching import (
     ConditionFailed,
     Hook,
     conditions_hold,
@@ -24,7 +24,7 @@ from tessera_embedded.apiserver.admission import (
     review_body,
     scope_of,
 )
-from tessera_embedded.apiserver.admission_requests import AdmissionQuery
+from tessera_embedded.apiserver.admission.requests import AdmissionQuery
 from tessera_embedded.apiserver.errors import (
     ApiError,
     BadRequest,
@@ -33,9 +33,9 @@ from tessera_embedded.apiserver.errors import (
     WebhookDenied,
     forbidden,
 )
-from tessera_embedded.apiserver.metadata import checked_kind, shaped
-from tessera_embedded.apiserver.object_store import ObjectStore
-from tessera_embedded.apiserver.patches import apply, operations
+from tessera_embedded.apiserver.objects.metadata import checked_kind, shaped
+from tessera_embedded.apiserver.objects.object_store import ObjectStore
+from tessera_embedded.apiserver.verbs.patches import apply, operations
 
 
 class WebhookCallFailed(Exception):

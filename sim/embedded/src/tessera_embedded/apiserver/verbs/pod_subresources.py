@@ -11,14 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from tessera_embedded.apiserver import selectors
-from tessera_embedded.apiserver.admission_requests import (
+from tessera_embedded.apiserver.admission.requests import (
     AdmissionQuery,
     Steps,
     WriteRequest,
     precondition_failed,
 )
-from tessera_embedded.apiserver.delete_verbs import PODS, delete_now
 from tessera_embedded.apiserver.errors import (
     BadRequest,
     JsonObject,
@@ -31,9 +29,11 @@ from tessera_embedded.apiserver.errors import (
 from tessera_embedded.apiserver.http_types import RequestTarget, success
 from tessera_embedded.apiserver.kinds.fields import settle
 from tessera_embedded.apiserver.kinds.pods import set_condition
-from tessera_embedded.apiserver.metadata import json_object, shaped
-from tessera_embedded.apiserver.object_store import StoredObject
-from tessera_embedded.apiserver.write_verbs import Writer
+from tessera_embedded.apiserver.objects import selectors
+from tessera_embedded.apiserver.objects.metadata import json_object, shaped
+from tessera_embedded.apiserver.objects.object_store import StoredObject
+from tessera_embedded.apiserver.verbs.delete import PODS, delete_now
+from tessera_embedded.apiserver.verbs.write import Writer
 
 BUDGETS: Final = ("policy", "poddisruptionbudgets")
 _EVICTED: Final = {

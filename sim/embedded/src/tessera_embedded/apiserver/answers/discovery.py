@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from tessera_embedded.apiserver.answers.openapi import described
 from tessera_embedded.apiserver.errors import JsonObject
 from tessera_embedded.apiserver.http_types import Response, answer
-from tessera_embedded.apiserver.openapi import described
-from tessera_embedded.apiserver.resources import KindCatalogue, Resource
+from tessera_embedded.apiserver.objects.resources import KindCatalogue, Resource
 
 _VERBS: Final = [
     "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",

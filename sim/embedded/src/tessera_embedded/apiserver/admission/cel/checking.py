@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tessera_embedded.apiserver.cel.functions import FUNCTIONS, METHODS
-from tessera_embedded.apiserver.cel.parsing import (
+from tessera_embedded.apiserver.admission.cel.functions import FUNCTIONS, METHODS
+from tessera_embedded.apiserver.admission.cel.parsing import (
     CallExpression,
     Entries,
     Expression,
@@ -19,7 +19,7 @@ from tessera_embedded.apiserver.cel.parsing import (
     Name,
     parse,
 )
-from tessera_embedded.apiserver.cel.tokens import BadExpression
+from tessera_embedded.apiserver.admission.cel.tokens import BadExpression
 
 ADMISSION_NAMES: Final = frozenset({"object", "oldObject", "request"})
 _OPERATORS: Final = {"&&", "||", "?:"}

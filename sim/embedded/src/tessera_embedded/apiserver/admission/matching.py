@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tessera_embedded.apiserver import selectors
 from tessera_embedded.apiserver.access import user_info
-from tessera_embedded.apiserver.admission_requests import NAMESPACES, AdmissionQuery
-from tessera_embedded.apiserver.cel import BadExpression, CelError, evaluate, parse
+from tessera_embedded.apiserver.admission.cel import BadExpression, CelError, evaluate, parse
+from tessera_embedded.apiserver.admission.requests import NAMESPACES, AdmissionQuery
 from tessera_embedded.apiserver.errors import JsonObject
-from tessera_embedded.apiserver.object_store import ObjectStore
-from tessera_embedded.apiserver.resources import ADMISSION
+from tessera_embedded.apiserver.objects import selectors
+from tessera_embedded.apiserver.objects.object_store import ObjectStore
+from tessera_embedded.apiserver.objects.resources import ADMISSION
 
 CONFIGURATIONS: Final = {
     "mutate": (ADMISSION, "mutatingwebhookconfigurations"),

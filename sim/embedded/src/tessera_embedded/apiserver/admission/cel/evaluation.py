@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tessera_embedded.apiserver.cel.functions import FUNCTIONS, METHODS, CelError
-from tessera_embedded.apiserver.cel.parsing import (
+from tessera_embedded.apiserver.admission.cel.functions import FUNCTIONS, METHODS, CelError
+from tessera_embedded.apiserver.admission.cel.parsing import (
     CallExpression,
     Entries,
     Expression,

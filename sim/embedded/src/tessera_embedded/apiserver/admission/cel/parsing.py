@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tessera_embedded.apiserver.cel.tokens import BadExpression, Token, tokens
+from tessera_embedded.apiserver.admission.cel.tokens import BadExpression, Token, tokens
 
 
 class Literal(Struct, frozen=True):

@@ -12,7 +12,7 @@ from typing import Final
 
 from tessera_embedded.apiserver.errors import JsonObject
 from tessera_embedded.apiserver.http_types import Response, answer
-from tessera_embedded.apiserver.resources import KindCatalogue, Resource
+from tessera_embedded.apiserver.objects.resources import KindCatalogue, Resource
 
 INDEX: Final = "/openapi/v3"
 _CHECKED: Final = [

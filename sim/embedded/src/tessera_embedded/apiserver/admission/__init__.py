@@ -1,0 +1,1 @@
+"""What a write must pass: webhooks, policies in CEL, and which of them it concerns."""

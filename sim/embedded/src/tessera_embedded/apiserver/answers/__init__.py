@@ -1,0 +1,1 @@
+"""Answers about the server itself, and to what is asked and not kept: tables, reviews."""

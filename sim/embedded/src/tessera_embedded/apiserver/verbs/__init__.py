@@ -1,0 +1,1 @@
+"""What may be done to objects: read, write, delete, patch, and what only pods know."""
