@@ -144,9 +144,15 @@ class Spread(Struct, frozen=True, rename="camel"):
 
 
 class SchedulingGroup(Struct, frozen=True, rename="camel"):
-    """Kubernetes' own gangs (1.35)."""
+    """Kubernetes' own gangs (1.36)."""
 
     pod_group_name: str = ""
+
+
+class SchedulingGate(Struct, frozen=True):
+    """What keeps a pod from being scheduled until somebody removes it."""
+
+    name: str = ""
 
 
 class PodSpec(Struct, frozen=True, rename="camel"):
@@ -176,6 +182,7 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     overhead: dict[str, Quantity] = {}
     topology_spread_constraints: tuple[Spread, ...] = ()
     scheduling_group: SchedulingGroup | None = None
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
     resources: Resources = Resources()
     """Of the pod as a whole (Kubernetes 1.34)."""
 

@@ -19,7 +19,7 @@ from tessera_cli.place.operator_workloads import OPERATED
 from tessera_cli.place.other_kinds import Others
 from tessera_cli.place.quota_objects import GPU_QUOTA, accelerator_quota, gpu_quota, resource_quota
 from tessera_cli.place.reservations import RESERVATION, reserved
-from tessera_cli.place.workloads import WORKLOADS, Copies, Gang, Read, Workload
+from tessera_cli.place.workloads import WORKLOADS, Copies, GangMinimum, Read, Workload
 from tessera_cli.text import several
 from tessera_core.admission.admit import claims_on, is_result
 from tessera_core.admission.pod_size import too_many_bytes
@@ -54,7 +54,7 @@ class ClusterInput:
         self._nodes: list[Node] = []
         self._bound: list[Pod] = []
         self.planned: list[Planned] = []
-        self.gangs: dict[Gang, list[int]] = {}
+        self.gangs: dict[GangMinimum, list[int]] = {}
         """Positions in `planned` of the pods of each."""
         self._limits: list[Limit] = []
         self._namespaces: dict[str, Mapping[str, str]] = {}

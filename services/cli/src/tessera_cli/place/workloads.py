@@ -20,7 +20,7 @@ MOST_COPIES: Final = 1000
 Notify = Callable[[str], None]
 
 
-class Gang(Struct, frozen=True):
+class GangMinimum(Struct, frozen=True):
     """Pods of which so many have to run at once, or none does any work."""
 
     where: str
@@ -35,7 +35,7 @@ class Copies(Struct, frozen=True):
     field: str
     """Where the template is in the workload, such as `spec.template.`."""
     names: tuple[str, ...]
-    gang: Gang | None = None
+    gang: GangMinimum | None = None
 
 
 class Workload(Struct, frozen=True):
@@ -150,7 +150,7 @@ def _daemon_set(workload: Workload) -> Iterator[Copies]:
 def _tasks(workload: Workload) -> Iterator[Copies]:
     """A batch job of several tasks, each with a template of its own."""
     least = workload.number("minAvailable", 0)
-    gang = Gang(f"{workload.where}: {workload.field}minAvailable: {least}", least)
+    gang = GangMinimum(f"{workload.where}: {workload.field}minAvailable: {least}", least)
     if least > 1:
         workload.notify(f"{gang.where}: gangs are not planned yet: its pods are planned one by one")
     for i, task in enumerate(workload.parts("tasks")):
