@@ -9,6 +9,7 @@ volumes, affinity between pods and topology spread.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from copy import copy as copy_of
 from types import MappingProxyType
 from typing import Final
 
@@ -16,7 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.fleet.arrays import Bools, Floats
+from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.kube.containers import roles
 from tessera_core.kube.node_affinity import NodeAffinity, Refusal
 from tessera_core.kube.quantity import BadQuantity, quantity_milli, quantity_value
@@ -76,8 +77,7 @@ class KubeSchedulerFilters:
 
     def refusals(self, pod: Pod) -> Refusals:
         """Node -> reason and message, for the nodes that cannot take the pod now."""
-        spec = pod.spec
-        shape = msgspec.json.encode((spec.node_selector, spec.tolerations, spec.affinity))
+        shape = _shape_of(pod)
         try:
             asked = pod_requests(pod, self._managed)
         except BadQuantity as e:
@@ -94,13 +94,44 @@ class KubeSchedulerFilters:
 
     def take(self, pod: Pod, node: str) -> None:
         """The pod runs on the node from now on. Unknown nodes are left out."""
+        self._count(pod, node, 1)
+
+    def release(self, pod: Pod, node: str) -> None:
+        """The pod, which was taken, runs there no more."""
+        self._count(pod, node, -1)
+
+    def scratch(self) -> KubeSchedulerFilters:
+        """The same nodes with the same pods, to be changed apart."""
+        copy = copy_of(self)
+        copy._total = {name: column.copy() for name, column in self._total.items()}
+        copy._used = {name: column.copy() for name, column in self._used.items()}
+        copy._changed, copy._answers = [], {}
+        return copy
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The nodes, in the order of `copies`."""
+        return tuple(self._rows)
+
+    def copies(self, pod: Pod, most: int) -> Ints:
+        """How many pods like this one each node takes now, at most `most`. Raises BadQuantity."""
+        count = np.full(len(self._nodes), most, np.int64)
+        for name, amount in pod_requests(pod, self._managed).items():
+            if amount and (name in self._total or _must_be_listed(name)):
+                free = np.minimum(self._column(name) - self._used[name], float(most) * amount)
+                count = np.minimum(count, np.maximum(free // amount, 0).astype(np.int64))
+        shape = _shape_of(pod)
+        count[[self._rows[node] for node in self._choose(shape, pod)]] = 0
+        return count
+
+    def _count(self, pod: Pod, node: str, sign: int) -> None:
         row = self._rows.get(node)
         if row is None:
             return
         for name, amount in pod_requests(pod, self._managed).items():
             if name in self._used or _must_be_listed(name):
                 self._column(name)
-                self._used[name][row] += amount
+                self._used[name][row] += sign * amount
         self._changed.append(row)
 
     # -- what nodes have
@@ -189,6 +220,12 @@ class KubeSchedulerFilters:
             refusals[node] = (Reason.NODE_INSUFFICIENT_RESOURCE, text)
         else:
             refusals.pop(node, None)
+
+
+def _shape_of(pod: Pod) -> bytes:
+    """What of a pod decides where it may be at all."""
+    spec = pod.spec
+    return msgspec.json.encode((spec.node_selector, spec.tolerations, spec.affinity))
 
 
 def is_counted(name: str, managed: Container[str]) -> bool:

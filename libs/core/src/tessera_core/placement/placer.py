@@ -16,7 +16,7 @@ Equal inputs give equal answers: the last tie-break is the node's name.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -163,23 +163,33 @@ class Placer:
         When a unit fails, the cards of the units before it are taken from them one at a time,
         breadth first: so the answer differs from the greedy one in as few cards as can be.
         """
+        used = 0
+        for used, found in enumerate(self.choices(row, wanted, allowance), 1):
+            if found is not None or used == tries:
+                return found, used
+        return None, used
+
+    def choices(
+        self, row: int, wanted: Sequence[PlacementUnit], allowance: Allowance
+    ) -> Iterator[tuple[Share, ...] | None]:
+        """Every choice of cards by which a node takes the pod, the placer's own first and those
+        next to it before others, one fit each; None for a fit that failed. The fleet has to be the
+        same for each."""
         queue = deque([(frozenset[str](),) * len(wanted)])
-        seen = set(queue)
-        for used in range(1, tries + 1):
-            if not queue:
-                return None, used
+        seen, given = set(queue), set[tuple[frozenset[str], ...]]()
+        while queue:
             bans = queue.popleft()
             fitting = NodeFit(self.fleet, row, allowance, packer=self.packer)
-            failed = next((n for n, u in enumerate(wanted) if fitting.take(u, bans[n])), None)
-            if failed is None:
-                return _in_container_order(fitting), used
-            for n in range(failed):
-                for card in sorted(fitting.chosen[n]):
+            failed = any(fitting.take(unit, bans[n]) for n, unit in enumerate(wanted))
+            chosen = tuple(fitting.chosen)
+            yield None if failed or chosen in given else _in_container_order(fitting)
+            given.add(chosen)
+            for n, cards in enumerate(chosen):
+                for card in sorted(cards):
                     more = (*bans[:n], bans[n] | {card}, *bans[n + 1 :])
                     if more not in seen:
                         seen.add(more)
                         queue.append(more)
-        return None, tries
 
     def keys(
         self, request: Request, room: Bools | None = None, host: Host = NOTHING

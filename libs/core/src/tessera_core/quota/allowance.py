@@ -94,6 +94,16 @@ class Allowance:
         """The same use, held to these limits alone."""
         return Allowance(limits, self._uses, self._together)
 
+    def with_more(self, namespace: str, more: Mapping[str, Uses]) -> Allowance:
+        """The same limits of the namespace, with so much more in use, by namespace."""
+        own = _plus(self._uses, more.get(namespace, {}))
+        together = dict(self._together)
+        for limit in self.limits:
+            if key_of(limit) in together:
+                for each in limit.group:
+                    together[key_of(limit)] = _plus(together[key_of(limit)], more.get(each, {}))
+        return Allowance(self.limits, own, together)
+
     def over(self) -> str:
         """Which limit is exceeded already, in numbers; empty when none."""
         for limit in self.limits:
@@ -209,6 +219,13 @@ class Allowance:
 
 
 NO_LIMITS: Final = Allowance((), {})
+
+
+def _plus(uses: Uses, more: Uses) -> Uses:
+    total = dict(uses)
+    for key, use in more.items():
+        total[key] = total[key].plus(use) if key in total else use
+    return total
 
 
 def entry_of(models: Mapping[str, float], model: str) -> str | None:

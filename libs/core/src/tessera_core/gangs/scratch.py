@@ -1,0 +1,217 @@
+"""A copy of the cluster on which a gang is tried: cards, quotas, and what kube-scheduler counts.
+
+Pods are fitted here by the same placer, on a snapshot of the ledger's fleet. Nothing here changes
+the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from typing import Final
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from tessera_core.fleet.arrays import Bools, Ints
+from tessera_core.fleet.charges import charges
+from tessera_core.gangs.copies import copies_by_cards
+from tessera_core.kube.host_requests import Host
+from tessera_core.kube.scheduler_filters import KubeSchedulerFilters, pod_requests
+from tessera_core.ledger.entry_checks import uses
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.node_fit import NoFit
+from tessera_core.placement.packing.packer import Packer, joint
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.scoring import nodes
+from tessera_core.placement.screen_cache import ScreenCache
+from tessera_core.placement.units import PlacementUnit, units
+from tessera_core.quota.allowance import Allowance, QuotaUsage, Uses, minimum_usage
+from tessera_schema.grants import Grant, Share
+from tessera_schema.kube import Pod
+from tessera_schema.requests import PodRequest
+
+_CHOICES_OF_A_NODE: Final = 64
+"""Choices of cards that are tried on one node for one member."""
+
+
+class MemberRequest(Struct, frozen=True):
+    """A member as it is placed."""
+
+    pod: Pod
+    request: PodRequest | None = None
+    """None for a member that asks for no cards."""
+
+    @property
+    def shape(self) -> bytes:
+        """Equal for members that differ in their names alone."""
+        spec, request = self.pod.spec, self.request
+        asked = () if request is None else (request.namespace, request.containers)
+        host = sorted(pod_requests(self.pod).items())
+        where = spec.node_selector, spec.tolerations, spec.affinity
+        return msgspec.msgpack.encode((asked, host, where))
+
+
+class MemberSeat(Struct, frozen=True):
+    """Where a member goes, and the cards that it gets there."""
+
+    node: str
+    grant: Grant | None
+
+
+class ScratchCluster:
+    """The ledger's cards and the nodes' rooms, as a gang would leave them."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        filters: KubeSchedulerFilters,
+        *,
+        only: Set[str] | None = None,
+        packer: Packer | None = None,
+    ) -> None:
+        """As both are now. `only` are the nodes that may be used; None = all."""
+        self._ledger = ledger
+        self._filters = filters.scratch()
+        self._fleet = ledger.fleet.snapshot()
+        self._placer = Placer(self._fleet, ScreenCache(), packer)
+        self._uses: dict[str, dict[tuple[str, str], QuotaUsage]] = {}
+        rows = self._fleet.rows
+        self._rows = np.array([rows.get(name, -1) for name in self._filters.names], np.int64)
+        self._open: Bools = np.zeros(len(self._fleet.names), np.bool_)
+        known = self._rows[self._rows >= 0]
+        self._open[known if only is None else [rows[name] for name in only if name in rows]] = True
+
+    def rank(self, node: str) -> int:
+        """The node's place in the order of names."""
+        return int(self._fleet.rank[self._fleet.rows[node]])
+
+    def copies(self, member: MemberRequest, most: int) -> int:
+        """How many members like this one have room by themselves, at most `most`; never too low."""
+        host = self._filters.copies(member.pod, most)
+        known = self._rows >= 0
+        by_row: Ints = np.zeros(len(self._open), np.int64)
+        by_row[self._rows[known]] = host[known]
+        by_row[~self._open] = 0
+        if member.request is not None:
+            wanted = units(member.request)
+            allowance = self._allowance(member.request.namespace)
+            rows, room = self._placer.screened(wanted, allowance, self._open)
+            by_row = np.minimum(by_row, copies_by_cards(self._fleet, wanted[0], room, most))
+            by_row[~rows] = 0
+        return int(min(by_row.sum(), most))
+
+    def nodes_for(self, member: MemberRequest) -> int:
+        """The nodes that have room for the member, by what is quick to see."""
+        candidates = self._candidates(member)
+        if member.request is None:
+            return int(np.count_nonzero(candidates))
+        allowance = self._allowance(member.request.namespace)
+        rows, _ = self._placer.screened(units(member.request), allowance, candidates)
+        return int(np.count_nonzero(rows))
+
+    def over(self, members: Sequence[MemberRequest]) -> str:
+        """Which limit of a namespace all of them together would exceed at least, in numbers; empty
+        when none."""
+        least: dict[str, dict[tuple[str, str], QuotaUsage]] = {}
+        for member in members:
+            if member.request is not None:
+                _count(least, member.request.namespace, minimum_usage(member.request))
+        found = (self._ledger.allowance(ns).exceeded(asked) for ns, asked in least.items())
+        return next(filter(None, found), "")
+
+    def seats(self, member: MemberRequest) -> Iterator[MemberSeat | None]:
+        """Where the member can go, best first, one fit each; None for a fit that failed. Between
+        two of them the cluster has to be as it was."""
+        candidates, request = self._candidates(member), member.request
+        if request is None:
+            rows = candidates.nonzero()[0]
+            has_cards = self._fleet.cards.slots[rows].any(1)
+            order = rows[np.lexsort((self._fleet.rank[rows], has_cards))].tolist()
+            yield from (MemberSeat(self._fleet.names[row], None) for row in order)
+            return
+        allowance = self._allowance(request.namespace)
+        if allowance.limits and allowance.exceeded(minimum_usage(request)):
+            return
+        placer, wanted = self._placer, units(request)
+        if placer.packer is not None:
+            wanted = tuple(placer.packer.units(request.uid, wanted))
+        left, room = placer.screened(wanted, allowance, candidates)
+        found = left.nonzero()[0]
+        if not len(found):
+            return
+        pressed = placer.with_pressure(request.uid, wanted)
+        host = Host(request.cpu_milli, request.memory_bytes)
+        columns = placer.keys(joint(pressed[0]), room, host)
+        best = nodes.best(found, columns)
+        yield self._seat(
+            request, best, placer.fit(best, pressed, allowance, None if allowance.limits else room)
+        )
+        order = nodes.in_order(found, columns)
+        for row in order[1:]:
+            yield self._seat(request, row, placer.fit(row, pressed, allowance))
+        for row in order:
+            yield from self._other_cards(request, row, pressed, allowance)
+
+    def take(self, member: MemberRequest, seat: MemberSeat) -> None:
+        """The member goes there."""
+        self._change(member, seat, 1)
+        self._filters.take(member.pod, seat.node)
+
+    def release(self, member: MemberRequest, seat: MemberSeat) -> None:
+        """The member, which was taken, does not."""
+        self._change(member, seat, -1)
+        self._filters.release(member.pod, seat.node)
+
+    def _change(self, member: MemberRequest, seat: MemberSeat, sign: int) -> None:
+        if seat.grant is None or member.request is None:
+            return
+        cost = charges(seat.grant.shares)
+        for card, charge in cost.items():
+            self._fleet.charge(seat.node, card, charge, sign)
+        _count(self._uses, seat.grant.namespace, uses(self._fleet, seat.grant, cost), sign)
+
+    def _other_cards(
+        self,
+        request: PodRequest,
+        row: int,
+        wanted: Sequence[PlacementUnit],
+        allowance: Allowance,
+    ) -> Iterator[MemberSeat | None]:
+        for tried, shares in enumerate(self._placer.choices(row, wanted, allowance)):
+            if tried == _CHOICES_OF_A_NODE:
+                return
+            if tried:
+                yield None if shares is None else self._seat(request, row, shares)
+
+    def _seat(
+        self, request: PodRequest, row: int, fitted: tuple[Share, ...] | NoFit
+    ) -> MemberSeat | None:
+        if isinstance(fitted, NoFit):
+            return None
+        node = self._fleet.names[row]
+        grant = Grant(
+            uid=request.uid, namespace=request.namespace, name=request.name, node=node,
+            shares=fitted,
+        )  # fmt: skip
+        return MemberSeat(node, grant)
+
+    def _candidates(self, member: MemberRequest) -> Bools:
+        rows, candidates = self._fleet.rows, self._open.copy()
+        refused = self._filters.refusals(member.pod)
+        candidates[[rows[node] for node in refused if node in rows]] = False
+        return candidates
+
+    def _allowance(self, namespace: str) -> Allowance:
+        allowance = self._ledger.allowance(namespace)
+        return allowance.with_more(namespace, self._uses) if allowance.limits else allowance
+
+
+def _count(
+    total: dict[str, dict[tuple[str, str], QuotaUsage]], namespace: str, more: Uses, sign: int = 1
+) -> None:
+    book = total.setdefault(namespace, {})
+    for key, use in more.items():
+        book[key] = book.get(key, QuotaUsage()).plus(use, sign)
+        if not book[key].cards:
+            del book[key]
