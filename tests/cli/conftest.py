@@ -26,8 +26,14 @@ class Ran(Struct, frozen=True):
     def pods(self) -> list[dict[str, Any]]:
         """The pods of the JSON answer."""
         answer: dict[str, list[dict[str, Any]]] = json.loads(self.out)
-        assert list(answer) in (["pods"], ["pods", "nodes", "warnings"])
+        keys = [key for key in answer if key != "gangs"]
+        assert keys in (["pods"], ["pods", "nodes", "warnings"])
         return answer["pods"]
+
+    @property
+    def gangs(self) -> dict[str, dict[str, Any]]:
+        """Gang's id -> its answer."""
+        return {gang["id"]: gang for gang in json.loads(self.out).get("gangs", [])}
 
     @property
     def verdicts(self) -> dict[str, str]:

@@ -73,15 +73,16 @@ def test_tasks_of_a_batch_job_have_templates_of_their_own(tessera: Tessera) -> N
     }
     ran = tessera("place", "-f", "-", "-o", "json", stdin=text(node(), job))
     assert list(ran.verdicts) == ["j-ps-0", "j-default1-0", "j-default1-1"]
-    assert "spec.minAvailable: 3: gangs are not planned yet" in ran.err
+    assert ran.gangs["volcano/default/j"]["min"] == 3
 
 
 @pytest.mark.parametrize(
-    ("least", "placed", "reported"), [(6, 5, True), (5, 5, False), (2, 5, False)]
+    ("least", "placed", "never"), [(6, 0, True), (5, 5, False), (2, 5, False), (None, 0, True)]
 )
 def test_a_gang_that_can_never_start_is_reported(
-    tessera: Tessera, least: int, placed: int, *, reported: bool
+    tessera: Tessera, least: int | None, placed: int, *, never: bool
 ) -> None:
+    """Without `minAvailable` all pods are needed, as Volcano has it."""
     spec = pod(limits={"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000})["spec"]
     tasks = [{"name": "w", "replicas": 6, "template": {"spec": spec}}]
     job = {
@@ -90,8 +91,9 @@ def test_a_gang_that_can_never_start_is_reported(
     }  # fmt: skip
     ran = tessera("place", "-f", "-", "-o", "json", stdin=text(node(cards=1), job))
     assert list(ran.verdicts.values()).count("placed") == placed
-    line = f"spec.minAvailable: {least}: {placed} of 6 pods are placed: the others wait"
-    assert (line in ran.err) is reported
+    gang = ran.gangs["volcano/default/j"]
+    assert (gang["verdict"] == "rejected") is never
+    assert ("Job j: spec.minAvailable" in gang["remedy"]) is never
 
 
 def test_a_dump_does_not_plan_pods_twice(tessera: Tessera) -> None:

@@ -198,6 +198,7 @@ def test_reasons_keep_their_numbers_and_names() -> None:
         202: "TwoDialects",
         203: "IsolationDefeated",
         204: "UnknownCard",
+        205: "GangWaiting",
     }
 
 

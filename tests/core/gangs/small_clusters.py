@@ -20,7 +20,7 @@ from tessera_testing.builders import a_card, a_container, a_node, a_pod
 CARD_MIB, SLOTS = 16, 4
 
 
-class Ask(Struct, frozen=True):
+class Demand(Struct, frozen=True):
     """What one member asks for; without cards only CPUs."""
 
     cards: int = 1
@@ -38,8 +38,8 @@ class SmallCluster(Struct, frozen=True):
     """Cards that the namespace may use."""
 
 
-ASKS = st.builds(
-    Ask,
+DEMANDS = st.builds(
+    Demand,
     cards=st.sampled_from([0, 1, 1, 1, 2]),
     mib=st.sampled_from([3, 4, 5, 8, 16]),
     cores=st.sampled_from([0, 20, 50, 100]),
@@ -77,30 +77,30 @@ def ledger_of(cluster: SmallCluster) -> tuple[Ledger, KubeSchedulerFilters]:
     return ledger, KubeSchedulerFilters(nodes)
 
 
-def members_of(asks: Sequence[Ask]) -> list[MemberRequest]:
+def members_of(demands: Sequence[Demand]) -> list[MemberRequest]:
     """The gang."""
-    return [member(f"m{n}", ask) for n, ask in enumerate(asks)]
+    return [member(f"m{n}", demand) for n, demand in enumerate(demands)]
 
 
-def member(name: str, ask: Ask) -> MemberRequest:
+def member(name: str, demand: Demand) -> MemberRequest:
     """One member."""
-    pod = a_pod(a_container({"cpu": ask.cpu}), name=name, namespace=ask.namespace)
-    if not ask.cards:
+    pod = a_pod(a_container({"cpu": demand.cpu}), name=name, namespace=demand.namespace)
+    if not demand.cards:
         return MemberRequest(pod)
     request = Request(
-        vendor="acme", dialect="acme", count=ask.cards, memory_bytes=ask.mib * MIB,
-        cores_percent=ask.cores,
+        vendor="acme", dialect="acme", count=demand.cards, memory_bytes=demand.mib * MIB,
+        cores_percent=demand.cores,
     )  # fmt: skip
     container = ContainerRequest(container="c0", position=0, role=Role.APP, requests=(request,))
     return MemberRequest(
         pod,
         PodRequest(
-            namespace=ask.namespace, name=name, uid=pod.metadata.uid, containers=(container,)
+            namespace=demand.namespace, name=name, uid=pod.metadata.uid, containers=(container,)
         ),
     )
 
 
-def can_be_placed(cluster: SmallCluster, asks: Sequence[Ask]) -> bool:
+def can_be_placed(cluster: SmallCluster, demands: Sequence[Demand]) -> bool:
     """Whether some arrangement takes all of them: all are tried, with arithmetic of its own."""
     cards = {
         (n, i): [CARD_MIB - mib, 100 - cores, SLOTS - int(bool(mib or cores))]
@@ -108,47 +108,47 @@ def can_be_placed(cluster: SmallCluster, asks: Sequence[Ask]) -> bool:
         for i, (mib, cores) in enumerate(of_node)
     }
     cpus = [cpu for cpu, _ in cluster.nodes]
-    if cluster.limit is not None and sum(ask.cards for ask in asks) > cluster.limit:
+    if cluster.limit is not None and sum(demand.cards for demand in demands) > cluster.limit:
         return False
-    return _rest_fits(asks, cpus, cards)
+    return _rest_fits(demands, cpus, cards)
 
 
 def _rest_fits(
-    asks: Sequence[Ask], cpus: list[int], cards: dict[tuple[int, int], list[int]]
+    demands: Sequence[Demand], cpus: list[int], cards: dict[tuple[int, int], list[int]]
 ) -> bool:
-    return not asks or any(
-        _fits_there(asks, node, cpus, cards)
+    return not demands or any(
+        _fits_there(demands, node, cpus, cards)
         for node, free in enumerate(cpus)
-        if free >= asks[0].cpu
+        if free >= demands[0].cpu
     )
 
 
 def _fits_there(
-    asks: Sequence[Ask], node: int, cpus: list[int], cards: dict[tuple[int, int], list[int]]
+    demands: Sequence[Demand], node: int, cpus: list[int], cards: dict[tuple[int, int], list[int]]
 ) -> bool:
     """Whether all fit with the first of them on the node."""
-    ask, fits = asks[0], False
-    cpus[node] -= ask.cpu
-    for chosen in combinations([place for place in cards if place[0] == node], ask.cards):
-        if not fits and all(_takes(cards[place], ask) for place in chosen):
+    demand, fits = demands[0], False
+    cpus[node] -= demand.cpu
+    for chosen in combinations([place for place in cards if place[0] == node], demand.cards):
+        if not fits and all(_takes(cards[place], demand) for place in chosen):
             for place in chosen:
-                _use(cards[place], ask, 1)
-            fits = _rest_fits(asks[1:], cpus, cards)
+                _use(cards[place], demand, 1)
+            fits = _rest_fits(demands[1:], cpus, cards)
             for place in chosen:
-                _use(cards[place], ask, -1)
-    cpus[node] += ask.cpu
+                _use(cards[place], demand, -1)
+    cpus[node] += demand.cpu
     return fits
 
 
-def _takes(card: list[int], ask: Ask) -> bool:
+def _takes(card: list[int], demand: Demand) -> bool:
     mib, cores, slots = card
-    spent = not ask.cores and cores <= 0 and slots < SLOTS  # HAMi's rule: no share without cores
-    return mib >= ask.mib and cores >= ask.cores and slots >= 1 and not spent
+    spent = not demand.cores and cores <= 0 and slots < SLOTS  # HAMi's rule: no share without cores
+    return mib >= demand.mib and cores >= demand.cores and slots >= 1 and not spent
 
 
-def _use(card: list[int], ask: Ask, sign: int) -> None:
-    card[0] -= sign * ask.mib
-    card[1] -= sign * ask.cores
+def _use(card: list[int], demand: Demand, sign: int) -> None:
+    card[0] -= sign * demand.mib
+    card[1] -= sign * demand.cores
     card[2] -= sign
 
 

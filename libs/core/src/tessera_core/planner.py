@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tessera_core.admission.admit import AdmittedPod, admit, claims_on, strip_results
 from tessera_core.admission.allowances import allowed_by, without_effect
-from tessera_core.admission.exempt_pods import LEFT_OUT, left_alone, scope_of
+from tessera_core.admission.exempt_pods import LEFT_OUT, left_alone, left_to_others, scope_of
 from tessera_core.admission.foreign_resources import foreign_resources
 from tessera_core.admission.readmission import readmission
 from tessera_core.dialect_kit.contract import Rejected
@@ -66,6 +66,8 @@ class Planner:
         self._explained_at = -1
         self._scope = scope_of(registry, left_out=LEFT_OUT)
         self._nodes = cluster.nodes
+        self._limits = cluster.limits
+        self._idle: tuple[Ledger, KubeSchedulerFilters] | None = None
         self._estimated: set[str] = set()
         self._served = ServedNames(registry)
         customs: dict[str, list[Custom]] = {}
@@ -102,6 +104,14 @@ class Planner:
 
     def plan(self, pod: Pod, now_ns: int) -> PlanOutcome:
         """Plan one pod; a placed one holds its cards from then on."""
+        admission = self.examine(pod)
+        if isinstance(admission, PlanOutcome):
+            return admission
+        return self._place(pod, admission, now_ns)
+
+    def examine(self, pod: Pod) -> AdmittedPod | PlanOutcome:
+        """The pod as it is admitted, or the answer for one that is given no cards whatever is
+        free."""
         if _namespace(pod) not in self._namespaces:
             self._namespaces[_namespace(pod)] = {}
             self.ledger.set_namespaces(self._namespaces)
@@ -127,7 +137,30 @@ class Planner:
             )  # fmt: skip
         if not admission.request.containers:
             return _outcome(pod, admission, Verdict.IGNORED, "asks for 0 cards")
-        return self._place(pod, admission, now_ns)
+        return admission
+
+    def left_to_others(self, pod: Pod) -> str:
+        """Why Tessera does not place the pod, whatever it asks for; empty where it does."""
+        labels = self._namespaces.get(_namespace(pod), {})
+        return left_to_others(self._scope, pod, labels)
+
+    @property
+    def filters(self) -> KubeSchedulerFilters:
+        """The nodes as kube-scheduler sees them, with what was planned so far."""
+        return self._kubefit
+
+    def idle(self) -> tuple[Ledger, KubeSchedulerFilters]:
+        """The same nodes and limits, and no pod anywhere."""
+        if self._idle is None:
+            ledger, fleet = Ledger(), self.ledger.fleet
+            for node, row in fleet.rows.items():
+                ledger.put_node(node, fleet.facts[row])
+            ledger.fleet.missing.update(fleet.missing)
+            ledger.set_limits(self._limits)
+            filters = KubeSchedulerFilters(self._nodes, (), self.registry.resources)
+            self._idle = ledger, filters
+        self._idle[0].set_namespaces(self._namespaces)
+        return self._idle
 
     def listing(self) -> tuple[tuple[ListedNode, ...], tuple[str, ...]]:
         """Who holds what of each node's cards now, and warnings about nodes whose cards nobody
@@ -173,22 +206,31 @@ class Planner:
         decided = try_reserve(
             self.ledger, self._placer, request, self._candidates(refused), now_ns / 1e9
         )
-        warnings = (*admission.warnings, *self._unknown_ids(request))
         if isinstance(decided, Unschedulable):
+            warnings = (*admission.warnings, *self._unknown_ids(request))
             whys = self._explain(request, decided, refused)
             message = decided.over or summary(whys, len(fleet.rows))
             waiting = _outcome(pod, admission, Verdict.WAITING, message)
             return replace(waiting, reasons=whys, warnings=warnings)
-        grant = decided.grant
+        message = f"placed on {decided.grant.node}, of {decided.feasible} with room"
+        return self.placed(pod, admission, decided.grant, message, now_ns)
+
+    def placed(
+        self, pod: Pod, admission: AdmittedPod, grant: Grant, message: str, now_ns: int
+    ) -> PlanOutcome:
+        """The answer for a pod whose cards the ledger holds. It counts on its node from now on."""
+        fleet = self.ledger.fleet
         self._kubefit.take(pod, grant.node)
         clean, _ = strip_results(self.registry, pod)
         cards = fleet.facts[fleet.rows[grant.node]]
         written = written_annotations(self.registry, clean, grant, cards, now_ns)
-        message = f"placed on {grant.node}, of {decided.feasible} with room"
         return replace(
             _outcome(pod, admission, Verdict.PLACED, message),
             node=grant.node, grant=grant,
-            warnings=(*warnings, *self._served.lacking(grant, admission.containers)),
+            warnings=(
+                *admission.warnings, *self._unknown_ids(admission.request),
+                *self._served.lacking(grant, admission.containers),
+            ),
             annotations={**admission.annotations, **written},
             injections=injections(self.registry, clean, grant, cards, now_ns),
         )  # fmt: skip

@@ -46,6 +46,7 @@ class Reason(IntEnum):
     TWO_DIALECTS = 202
     ISOLATION_DEFEATED = 203
     UNKNOWN_CARD = 204
+    GANG_WAITING = 205
 
     @property
     def wire(self) -> str:

@@ -45,23 +45,28 @@ def group_of(pod: Pod) -> str:
 
 def warnings(pod: Pod) -> tuple[str, ...]:
     """What a user of groups and queues should know before relying on them."""
-    messages = []
-    group = _sign(pod, (*_GROUP_NAMES, *_GROUP_SIGNS))
-    if group is None and group_of(pod):
-        group = ("spec.schedulingGroup.podGroupName", group_of(pod))
-    if group is not None:
-        field, named = group
-        messages.append(
-            f"{field}: {group_of(pod) or named}: Tessera places the pods of a group one by one "
-            "and does not wait until enough of them fit; pods that were placed hold their cards"
-        )
+    messages = [group_warning(pod)]
     queue = _sign(pod, _QUEUES)
     if queue is not None:
         messages.append(
             f"{queue[0]}: {queue[1]}: Tessera does not divide cards among queues; limit "
             "namespaces with a ResourceQuota or an AcceleratorQuota"
         )
-    return tuple(messages)
+    return tuple(message for message in messages if message)
+
+
+def group_warning(pod: Pod) -> str:
+    """The part of it about groups; empty for a pod that shows no sign of one."""
+    group = _sign(pod, (*_GROUP_NAMES, *_GROUP_SIGNS))
+    if group is None and group_of(pod):
+        group = ("spec.schedulingGroup.podGroupName", group_of(pod))
+    if group is None:
+        return ""
+    field, named = group
+    return (
+        f"{field}: {group_of(pod) or named}: Tessera places the pods of a group one by one "
+        "and does not wait until enough of them fit; pods that were placed hold their cards"
+    )
 
 
 def _sign(pod: Pod, keys: tuple[str, ...]) -> tuple[str, str] | None:

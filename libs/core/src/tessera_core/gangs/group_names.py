@@ -19,10 +19,12 @@ KUEUE_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
 _ANNOTATIONS: Final = "annotations"
 _LABELS: Final = "labels"
 _OWN_GATE: Final = "tessera.dev/admission"
-_ROLE: Final = "volcano.sh/task-spec"
+VOLCANO_GROUP: Final = "scheduling.k8s.io/group-name"
+VOLCANO_INDEX: Final = "volcano.sh/task-index"
+VOLCANO_ROLE: Final = "volcano.sh/task-spec"
 _INDEXES: Final = (
-    (_ANNOTATIONS, "volcano.sh/task-index"),
-    (_LABELS, "volcano.sh/task-index"),
+    (_ANNOTATIONS, VOLCANO_INDEX),
+    (_LABELS, VOLCANO_INDEX),
     (_ANNOTATIONS, "gang.scheduling.koordinator.sh/network-topology-index"),
     (_LABELS, "batch.kubernetes.io/job-completion-index"),
     (_ANNOTATIONS, "batch.kubernetes.io/job-completion-index"),
@@ -36,7 +38,7 @@ class _Key(NamedTuple):
 
 
 _KEYS: Final = (
-    _Key(GangOrigin.VOLCANO, _ANNOTATIONS, "scheduling.k8s.io/group-name"),
+    _Key(GangOrigin.VOLCANO, _ANNOTATIONS, VOLCANO_GROUP),
     _Key(GangOrigin.VOLCANO, _ANNOTATIONS, "scheduling.volcano.sh/group-name"),
     _Key(GangOrigin.KOORDINATOR, _LABELS, "pod-group.scheduling.sigs.k8s.io"),
     _Key(GangOrigin.KOORDINATOR, _LABELS, "pod-group.scheduling.sigs.k8s.io/name"),
@@ -87,7 +89,7 @@ def member_of(pod: Pod) -> GangMember:
     index = next(filter(None, (_value(pod, where, key) for where, key in _INDEXES)), "")
     return GangMember(
         pod=pod,
-        role=pod.metadata.annotations.get(_ROLE, ""),
+        role=pod.metadata.annotations.get(VOLCANO_ROLE, ""),
         index=int(index) if index.isdecimal() and index.isascii() else 0,
     )
 

@@ -13,16 +13,19 @@ from msgspec.structs import replace
 from tessera_cli.errors import Malformed, Repeated
 from tessera_cli.input.manifests import BAD_JSON, Item, named
 from tessera_cli.place.decode import called, convert
+from tessera_cli.place.gang_objects import GROUP_KINDS, QUEUE_KINDS, GangObjects
 from tessera_cli.place.lenient import repaired, without_nulls
 from tessera_cli.place.node_settings import node_settings
 from tessera_cli.place.operator_workloads import OPERATED
 from tessera_cli.place.other_kinds import Others
 from tessera_cli.place.quota_objects import GPU_QUOTA, accelerator_quota, gpu_quota, resource_quota
 from tessera_cli.place.reservations import RESERVATION, reserved
-from tessera_cli.place.workloads import WORKLOADS, Copies, GangMinimum, Read, Workload
+from tessera_cli.place.volcano_jobs import GANGS_OF_WORKLOADS, VOLCANO_JOBS
+from tessera_cli.place.workloads import WORKLOADS, Copies, Read, Workload
 from tessera_cli.text import several
 from tessera_core.admission.admit import claims_on, is_result
 from tessera_core.admission.pod_size import too_many_bytes
+from tessera_core.gangs.gang import GangOrigin
 from tessera_core.inventory.node_settings import NodeSettings
 from tessera_core.kube.quantity import BadQuantity
 from tessera_core.kube.scheduler_filters import pod_requests
@@ -33,7 +36,11 @@ from tessera_schema.kube import Node, NodeStatus, ObjectMeta, Pod
 from tessera_schema.quotas import Limit
 
 _SPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "https://tessera.dev/pods")
-_MAKE_PODS: Final[Mapping[tuple[str, str], Read]] = {**WORKLOADS, **OPERATED}
+_MAKE_PODS: Final[Mapping[tuple[str, str], Read]] = {
+    **WORKLOADS,
+    **VOLCANO_JOBS,
+    **OPERATED,
+}
 _decode_pod: Final = msgspec.json.Decoder(Pod).decode
 
 
@@ -54,8 +61,7 @@ class ClusterInput:
         self._nodes: list[Node] = []
         self._bound: list[Pod] = []
         self.planned: list[Planned] = []
-        self.gangs: dict[GangMinimum, list[int]] = {}
-        """Positions in `planned` of the pods of each."""
+        self.gangs = GangObjects(registry)
         self._limits: list[Limit] = []
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._settings: NodeSettings | None = None
@@ -74,6 +80,8 @@ class ClusterInput:
             ("", "ResourceQuota"): self._resource_quota,
             (GROUP, QUOTA_KIND): self._accelerator_quota,
             RESERVATION: self._reservation,
+            **dict.fromkeys(GROUP_KINDS, self.gangs.add_group),
+            **dict.fromkeys(QUEUE_KINDS, self.gangs.add_queue),
             **dict.fromkeys(_MAKE_PODS, self._workload),
         }
 
@@ -123,9 +131,9 @@ class ClusterInput:
                     self._weigh(pod, raw, where)
                     self._plan(pod, self._pod_name(pod, raw, where), where, warnings)
                 return
-        self._bind(pod, item.where)
+        self.gangs.pods.append(self._bind(pod, item.where))
 
-    def _bind(self, pod: Pod, where: str) -> None:
+    def _bind(self, pod: Pod, where: str) -> Pod:
         if not pod.terminal:
             if self._is_new(pod):
                 on = f"{where}, Pod {pod.metadata.name}: spec.nodeName: {pod.spec.node_name}"
@@ -137,6 +145,7 @@ class ClusterInput:
             pod = self._identified(pod, _name(pod.metadata, where))
             self._once(f"Pod {pod.name}", where)
             self._bound.append(pod)
+        return pod
 
     def _weigh(self, pod: Pod, raw: Mapping[str, Any], where: str) -> None:
         """Report a manifest that the webhook would not read. Pods that are stored have grown."""
@@ -164,6 +173,10 @@ class ClusterInput:
             raise Malformed(where, "spec", named(spec), "write a mapping")
         name = _name(ObjectMeta(name=meta.name), where)
         workload = Workload(name, spec, where, self._notify, self.gaps.append)
+        if (item.group, item.kind) in GANGS_OF_WORKLOADS:
+            group, source = GANGS_OF_WORKLOADS[item.group, item.kind](workload)
+            own = replace(group.metadata, namespace=meta.namespace)
+            self.gangs.add(GangOrigin.VOLCANO, replace(group, metadata=own), where, source)
         for copies in _MAKE_PODS[item.group, item.kind](workload):
             self._copies(copies, meta.namespace, where)
 
@@ -173,15 +186,16 @@ class ClusterInput:
             repaired(copies.template, warnings.append, copies.field), Pod, where, field=copies.field
         )
         self._weigh(pod, copies.template, where)
-        for name in copies.names:
-            meta = replace(pod.metadata, name=name, namespace=namespace, uid="")
+        for number, name in enumerate(copies.names):
+            meta = replace(
+                pod.metadata, name=name, namespace=namespace, uid="",
+                annotations={**pod.metadata.annotations, **copies.annotations(number)},
+            )  # fmt: skip
             copy = replace(pod, metadata=meta)
             if copy.spec.node_name:
-                self._bind(copy, where)
+                self.gangs.pods.append(self._bind(copy, where))
             else:
                 self._plan(copy, name, where, warnings)
-                if copies.gang is not None:
-                    self.gangs.setdefault(copies.gang, []).append(len(self.planned) - 1)
 
     def _reservation(self, item: Item) -> None:
         raw = without_nulls(item.generic())
@@ -233,6 +247,7 @@ class ClusterInput:
         except BadQuantity as e:
             raise Malformed(where, str(e)) from e
         self.planned.append(Planned(pod, tuple(warnings)))
+        self.gangs.pods.append(pod)
 
     def _identified(self, pod: Pod, name: str) -> Pod:
         """The pod with a namespace, a name, and a uid that no other pod has."""

@@ -70,4 +70,5 @@ def _place(options: argparse.Namespace) -> int:
 def _show(to: Screen, plan: Plan) -> None:
     if plan.listed is not None:
         cards_table.show(to, plan.listed.nodes)
-    table.show(to, plan.outcomes, plan.planner.ledger.fleet, plan.closer, plan.advice)
+    fleet = plan.planner.ledger.fleet
+    table.show(to, plan.outcomes, fleet, plan.closer, plan.advice, plan.gangs)

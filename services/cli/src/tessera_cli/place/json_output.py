@@ -9,6 +9,7 @@ import msgspec
 
 from tessera_cli.place.place import Plan
 from tessera_core.explain.card_holders import ListedCard, ListedHolder, ListedNode
+from tessera_core.gang_planner.answers import GangOutcome
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection
@@ -18,9 +19,13 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def chunks(plan: Plan) -> Iterator[bytes]:
-    """The document, pod by pod, then node by node where cards are listed."""
+    """The document, pod by pod, then gang by gang where there are any, then node by node where
+    cards are listed."""
     yield b"{"
     yield from _list(b"pods", _pods(plan))
+    if plan.gangs:
+        yield b","
+        yield from _list(b"gangs", map(gang, plan.gangs))
     if plan.listed is not None:
         yield b","
         yield from _list(b"nodes", map(node, plan.listed.nodes))
@@ -66,6 +71,23 @@ def pod(outcome: PlanOutcome) -> dict[str, Any]:
             for why in outcome.reasons
         ],
         "warnings": outcome.warnings,
+    }
+
+
+def gang(outcome: GangOutcome) -> dict[str, Any]:
+    """One gang of the document."""
+    gang = outcome.gang
+    return {
+        "id": gang.id,
+        "verdict": outcome.verdict.value,
+        "min": gang.min,
+        "members": outcome.members,
+        "placed": outcome.placed,
+        "queue": gang.queue,
+        "bundle": gang.bundle,
+        "message": outcome.message,
+        "remedy": outcome.remedy,
+        "warnings": gang.warnings,
     }
 
 

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from tessera_cli.input.manifests import items
 from tessera_cli.input.sources import sources
+from tessera_cli.place.answers import NOT_PLACED, Answers
 from tessera_cli.place.cluster_input import ClusterInput
-from tessera_cli.place.near_misses import NodeNearMiss, near_misses, same_refusal
+from tessera_cli.place.near_misses import NodeNearMiss
 from tessera_cli.settings import registry
 from tessera_cli.text import condensed
 from tessera_core.explain.card_holders import ListedNode
+from tessera_core.gang_planner.answers import GangOutcome
 from tessera_core.planner import Planner
 from tessera_schema.verdicts import PlanOutcome, Verdict
 
@@ -25,8 +26,10 @@ NOTHING_READ: Final = (
     "any: dump nodes and pods with their annotations (kubectl get nodes,pods -A -o json), for "
     "Koordinator also devices.scheduling.koordinator.sh"
 )
+GANGS_ARE_PLANNED_ONLY: Final = (
+    "gangs are planned whole here; the scheduler of this release still places their pods one by one"
+)
 _WARNINGS_SHOWN: Final = 50
-_NOT_PLACED: Final = (Verdict.WAITING, Verdict.REJECTED)
 
 
 class Listed(Struct, frozen=True):
@@ -50,11 +53,12 @@ class Plan(Struct, frozen=True):
 
     gaps: Sequence[str] = ()
     """What the plan lacks; reported already."""
+    gangs: Sequence[GangOutcome] = ()
 
     @property
     def status(self) -> int:
         """The command's exit status."""
-        short = any(o.verdict in _NOT_PLACED or o.unserved for o in self.outcomes)
+        short = any(o.verdict in NOT_PLACED or o.unserved for o in self.outcomes)
         unclear = self.listed is not None and bool(self.listed.warnings)
         return NOT_ALL_PLACED if short or unclear or self.gaps else ALL_PLACED
 
@@ -78,46 +82,30 @@ def place(
     for source in sources(names, recursive=recursive):
         for item in items(source, stdin):
             world.add(item)
-    planner = Planner(world.registry, world.cluster())
+    cluster = world.cluster()
+    planner = Planner(world.registry, cluster)
+    gangs = world.gangs.planner(planner, cluster)
     listed = _listed(planner) if cards or not world.planned else None
     for line in _notes(world, planner.warnings if listed is None else listed.warnings):
         notify(line)
-    outcomes: list[PlanOutcome] = []
-    closer: dict[int, tuple[NodeNearMiss, ...]] = {}
-    advice: dict[int, str] = {}
+    answers = Answers(planner, gangs, now_ns, why=why)
     for planned in world.planned:
-        outcome = planner.plan(planned.pod, now_ns)
-        if why and outcome.verdict in _NOT_PLACED:
-            at = len(outcomes)
-            alike = _alike(outcome, outcomes, closer)
-            if alike is None:
-                closer[at] = near_misses(planner, outcome)
-            advice[at] = planner.advise(planned.pod) if alike is None else advice[alike]
-        outcomes.append(replace(outcome, warnings=(*planned.warnings, *outcome.warnings)))
-    for line in _afterwards(world, planner, outcomes, listed):
+        answers.add(planned)
+    for line in _afterwards(answers, planner, listed):
         notify(line)
-    return Plan(outcomes, planner, closer if why else None, advice, listed, world.gaps)
+    return Plan(
+        answers.outcomes, planner, answers.closer if why else None, answers.advice, listed,
+        world.gaps, tuple(gangs.outcomes.values()),
+    )  # fmt: skip
 
 
-def _afterwards(
-    world: ClusterInput, planner: Planner, outcomes: Sequence[PlanOutcome], listed: Listed | None
-) -> Iterator[str]:
-    """What concerns several pods that wait, a line each."""
-    yield from _short_gangs(world, outcomes)
-    if listed is None and any(o.verdict is Verdict.WAITING for o in outcomes):
+def _afterwards(answers: Answers, planner: Planner, listed: Listed | None) -> Iterator[str]:
+    """What concerns several pods, a line each."""
+    if answers.gangs.outcomes:
+        yield from condensed(answers.gangs.warnings(), _WARNINGS_SHOWN)
+        yield GANGS_ARE_PLANNED_ONLY
+    if listed is None and any(o.verdict is Verdict.WAITING for o in answers.outcomes):
         yield from condensed(planner.listing()[1], _WARNINGS_SHOWN)
-
-
-def _short_gangs(world: ClusterInput, outcomes: Sequence[PlanOutcome]) -> Iterator[str]:
-    """The groups of which too few pods are placed."""
-    for gang, members in world.gangs.items():
-        placed = sum(outcomes[at].verdict is Verdict.PLACED for at in members)
-        if placed < gang.least:
-            held = f", and the {placed} hold their cards meanwhile" if placed else ""
-            yield (
-                f"{gang.where}: {placed} of {len(members)} pods are placed: the others wait, so "
-                f"this gang can never start{held}: ask for less, or make room first"
-            )
 
 
 def _listed(planner: Planner) -> Listed:
@@ -136,10 +124,3 @@ def _notes(world: ClusterInput, warnings: Iterable[str]) -> Iterator[str]:
     yield from condensed(warnings, _WARNINGS_SHOWN)
     if not world.planned:
         yield "no pod waits for a place: nothing to plan"
-
-
-def _alike(
-    outcome: PlanOutcome, outcomes: Sequence[PlanOutcome], closer: Mapping[int, object]
-) -> int | None:
-    """Where a pod is that was looked at and waits for the same."""
-    return next((at for at in closer if same_refusal(outcome, outcomes[at])), None)

@@ -15,6 +15,7 @@ from tessera_cli.place.share_bars import ShareBars, bar
 from tessera_cli.screen import Screen
 from tessera_cli.text import printable, several
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.gang_planner.answers import GangOutcome
 from tessera_schema.verdicts import PlanOutcome, Verdict
 
 _UNBROKEN: Final = ("Pod", "Verdict", "Dialect", "Node")
@@ -34,6 +35,7 @@ def show(
     fleet: Fleet,
     closer: Mapping[int, tuple[NodeNearMiss, ...]] | None,
     advice: Mapping[int, str],
+    gangs: Sequence[GangOutcome] = (),
 ) -> None:
     """Print the table, then warnings, then why pods wait and what would help. `closer` is None
     without `--why`; its keys, as those of `advice`, are positions in `outcomes`."""
@@ -45,6 +47,8 @@ def show(
             to.print(_block(outcome, bars))
     else:
         to.print(_table(outcomes, bars, to))
+    for gang in gangs:
+        to.print(_gang(gang))
     for text, pods in _warnings(outcomes).items():
         to.print(Text.assemble(("warning ", "yellow"), printable(f"{several(pods)}: {text}")))
     for at, groups in (closer or {}).items():
@@ -102,6 +106,17 @@ def _cell(outcome: PlanOutcome, bars: ShareBars) -> Text:
         return Text("\n").join(lines)
     style = "dim" if outcome.verdict is Verdict.IGNORED and not outcome.unserved else ""
     return Text(printable(outcome.message), style=style)
+
+
+def _gang(outcome: GangOutcome) -> Text:
+    """A gang in one line: how many of it start, or why none does and what would help."""
+    never = outcome.verdict is Verdict.REJECTED
+    verdict = "can never start" if never else outcome.verdict.value
+    said = f": {outcome.message}" + (f": {outcome.remedy}" if outcome.remedy else "")
+    return Text.assemble(
+        "gang ", (outcome.gang.key, "bold"), " ", (verdict, _STYLES[outcome.verdict]),
+        printable(said),
+    )  # fmt: skip
 
 
 def _warnings(outcomes: Iterable[PlanOutcome]) -> dict[str, list[str]]:

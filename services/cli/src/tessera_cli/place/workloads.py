@@ -20,14 +20,6 @@ MOST_COPIES: Final = 1000
 Notify = Callable[[str], None]
 
 
-class GangMinimum(Struct, frozen=True):
-    """Pods of which so many have to run at once, or none does any work."""
-
-    where: str
-    """The field that says so, as messages print it."""
-    least: int
-
-
 class Copies(Struct, frozen=True):
     """Pods of one template."""
 
@@ -35,7 +27,8 @@ class Copies(Struct, frozen=True):
     field: str
     """Where the template is in the workload, such as `spec.template.`."""
     names: tuple[str, ...]
-    gang: GangMinimum | None = None
+    annotations: Callable[[int], Mapping[str, str]] = lambda _: {}
+    """Number of a pod -> what its controller writes on it."""
 
 
 class Workload(Struct, frozen=True):
@@ -93,18 +86,24 @@ class Workload(Struct, frozen=True):
         self.notify(f"{self.where}: {self.field}suspend: true: it makes no pods")
         return True
 
-    def copies(self, count: int, *, prefix: str = "", first: int = 0) -> Copies:
+    def copies(
+        self, count: int, *, prefix: str = "", first: int = 0, most: int = MOST_COPIES
+    ) -> Copies:
         """`count` pods of the template, numbered."""
         start = prefix or self.name
-        return self.made(count, lambda i: f"{start}-{first + i}")
+        return self.made(count, lambda i: f"{start}-{first + i}", most=most)
 
-    def made(self, count: int, name: Callable[[int], str], template: str = "template") -> Copies:
+    def made(
+        self,
+        count: int,
+        name: Callable[[int], str],
+        template: str = "template",
+        most: int = MOST_COPIES,
+    ) -> Copies:
         """`count` pods of a template, each with its name."""
-        if count > MOST_COPIES:
-            self.notify(
-                f"{self.where}: {count} copies: only {MOST_COPIES} of one workload are planned"
-            )
-            count = MOST_COPIES
+        if count > most:
+            self.notify(f"{self.where}: {count} copies: only {most} of one workload are planned")
+            count = most
         names = tuple(name(i) for i in range(count))
         return Copies(self.mapping(template), f"{self.field}{template}.", names)
 
@@ -147,22 +146,6 @@ def _daemon_set(workload: Workload) -> Iterator[Copies]:
     yield from ()
 
 
-def _tasks(workload: Workload) -> Iterator[Copies]:
-    """A batch job of several tasks, each with a template of its own."""
-    least = workload.number("minAvailable", 0)
-    gang = GangMinimum(f"{workload.where}: {workload.field}minAvailable: {least}", least)
-    if least > 1:
-        workload.notify(f"{gang.where}: gangs are not planned yet: its pods are planned one by one")
-    for i, task in enumerate(workload.parts("tasks")):
-        prefix = f"{workload.name}-{task.spec.get('name') or f'default{i}'}"
-        copies = task.copies(task.number("replicas", 1), prefix=prefix)
-        yield replace(copies, gang=gang) if least > 1 else copies
-
-
-def _cron_tasks(workload: Workload) -> Iterator[Copies]:
-    yield from _tasks(workload.part("jobTemplate", "spec"))
-
-
 Read = Callable[[Workload], Iterator[Copies]]
 
 WORKLOADS: Final[Mapping[tuple[str, str], Read]] = {
@@ -173,7 +156,5 @@ WORKLOADS: Final[Mapping[tuple[str, str], Read]] = {
     ("apps", "DaemonSet"): _daemon_set,
     ("batch", "Job"): _job,
     ("batch", "CronJob"): _cron_job,
-    ("batch.volcano.sh", "Job"): _tasks,
-    ("batch.volcano.sh", "CronJob"): _cron_tasks,
 }
 """API group and kind -> the pods it makes."""

@@ -1,0 +1,1 @@
+"""Plans whole gangs on a cluster as it stands, for `tessera place`."""

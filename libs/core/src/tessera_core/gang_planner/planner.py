@@ -1,0 +1,235 @@
+"""Plans whole gangs: all members that start together, or none.
+
+`tessera_core.planner` plans pods one by one; this plans those that `tessera_core.gangs.catalog`
+found to be of a gang, a bundle of gangs at a time, and says of one that gets no place whether it
+waits or can never start.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tessera_core.admission.admit import AdmittedPod
+from tessera_core.gang_planner.answers import (
+    GangNotPlaced,
+    GangOutcome,
+    in_no_gang,
+    not_placed,
+    waits,
+    without_group_warning,
+)
+from tessera_core.gang_planner.hindrances import Admissions, Hindrances
+from tessera_core.gangs.catalog import GangCatalog
+from tessera_core.gangs.gang import Gang, GangMember, GangMembers
+from tessera_core.gangs.queue_usage import ClusterQueues, amounts_of
+from tessera_core.gangs.quorum import minimum_members
+from tessera_core.gangs.reservation import GangReserved, Seats, reserve_gang
+from tessera_core.gangs.scratch import MemberRequest, MemberSeat
+from tessera_core.planner import Planner
+from tessera_schema.kube import Node, Pod
+from tessera_schema.verdicts import PlanOutcome, Verdict
+
+
+class GangPlanner:
+    """Plans gangs with a planner's cluster; what it places holds its cards from then on."""
+
+    def __init__(
+        self,
+        planner: Planner,
+        catalog: GangCatalog,
+        queues: ClusterQueues,
+        *,
+        nodes: Sequence[Node] = (),
+        bound: Iterable[Pod] = (),
+    ) -> None:
+        """`queues` are not used yet: what the `bound` pods use of them is counted now."""
+        self.catalog = catalog
+        self.outcomes: dict[str, GangOutcome] = {}
+        """Gang's id -> the answer, in the order in which they were planned."""
+        self._planner = planner
+        self._queues = queues
+        self._hindrances = Hindrances(planner, catalog, queues, nodes)
+        for pod in bound:
+            self._count(pod)
+
+    def plan(self, pod: Pod, now_ns: int) -> Mapping[str, PlanOutcome] | None:
+        """The answers, by uid, for all waiting pods that start together with this one; None for a
+        pod that goes alone."""
+        uid = pod.metadata.uid
+        if uid in self.catalog.refused:
+            return {uid: in_no_gang(pod, self.catalog.refused[uid])}
+        gang_id = self.catalog.of_pod.get(uid)
+        members = None if gang_id is None else self.catalog.gangs[gang_id]
+        if members is None or pod.name in members.barred or not _is_gang(members.gang):
+            return None
+        return self._plan(members.gang, now_ns)
+
+    def warnings(self) -> Iterator[str]:
+        """What the gangs' objects say that is not as it was meant."""
+        for members in self.catalog.gangs.values():
+            yield from members.gang.warnings
+            queue = self._queues.of_gang(members.gang)
+            if queue is not None and members.gang.queue not in ("", "default"):
+                origin, name = queue
+                if members.waiting and not self._queues.known(origin):
+                    yield (
+                        f"{members.gang.queue_field}: {name}: no {origin.kind} was read, so its "
+                        "state and its caps are not known: show them too"
+                    )
+
+    # -- a bundle
+
+    def _plan(self, gang: Gang, now_ns: int) -> dict[str, PlanOutcome]:
+        bundle = [each for each in self.catalog.bundle(gang) if not isinstance(each, str)]
+        admitted: Admissions = {
+            member.pod.metadata.uid: self._planner.examine(member.pod)
+            for members in bundle
+            for member in members.waiting
+        }
+        found = self._hindrances.before_placement(gang, admitted)
+        if found is not None:
+            return self._none(bundle, admitted, found)
+        everyone = [member for members in bundle for member in members.waiting]
+        least = [member for members in bundle for member in minimum_members(members)]
+        reserved = self._reserved(bundle, everyone, least, admitted, now_ns)
+        if isinstance(reserved, GangNotPlaced):
+            return self._none(bundle, admitted, reserved)
+        return self._placed(bundle, admitted, reserved, now_ns)
+
+    def _reserved(
+        self,
+        bundle: Sequence[GangMembers],
+        everyone: Sequence[GangMember],
+        least: Sequence[GangMember],
+        admitted: Admissions,
+        now_ns: int,
+    ) -> Seats | GangNotPlaced:
+        """Places for all members if there are, else for the minimum; none for a gang whose minimum
+        runs already: its members go one by one."""
+        found: GangNotPlaced | None = None
+        for together in (everyone, least) if len(least) < len(everyone) else (everyone,):
+            if not least:
+                break
+            members = [_request_of(member.pod, admitted) for member in together]
+            found = self._hindrances.over(bundle, members)
+            if found is not None:
+                continue
+            answer = reserve_gang(
+                self._planner.ledger, self._planner.filters, members, now_ns / 1e9,
+                domains=self._hindrances.domains(bundle[0].gang),
+            )  # fmt: skip
+            if isinstance(answer, GangReserved):
+                return answer.seats
+            found = waits(answer)
+            if len(together) == len(least):
+                found = self._hindrances.never(bundle, members) or found
+        return {} if found is None else found
+
+    def _count(self, pod: Pod) -> None:
+        """The pod uses its part of its queue."""
+        gang_id = self.catalog.of_pod.get(pod.metadata.uid)
+        queue = (
+            self._queues.of_pod(pod)
+            if gang_id is None
+            else self._queues.of_gang(self.catalog.gangs[gang_id].gang)
+        )
+        if queue is not None:
+            entry = self._planner.ledger.entry(pod.metadata.uid)
+            self._queues.use(*queue, amounts_of(pod, {} if entry is None else entry.uses))
+
+    # -- answers
+
+    def _placed(
+        self,
+        bundle: Sequence[GangMembers],
+        admitted: Admissions,
+        seats: Seats,
+        now_ns: int,
+    ) -> dict[str, PlanOutcome]:
+        """Those that have places together, then the others one by one."""
+        outcomes: dict[str, PlanOutcome] = {}
+        pairs = [(members, member.pod) for members in bundle for member in members.waiting]
+        pairs.sort(key=lambda pair: pair[1].metadata.uid not in seats)
+        for members, pod in pairs:
+            uid = pod.metadata.uid
+            seat = seats.get(uid)
+            if seat is None:
+                outcome = self._alone(members, pod, admitted, now_ns)
+            else:
+                outcome = self._together(members.gang, pod, admitted[uid], seat, now_ns)
+            if outcome.verdict is Verdict.PLACED:
+                self._count(pod)
+            outcomes[uid] = without_group_warning(outcome)
+        for members in bundle:
+            self.outcomes[members.gang.id] = _outcome_of(members, outcomes, seats)
+        return outcomes
+
+    def _together(
+        self,
+        gang: Gang,
+        pod: Pod,
+        admission: AdmittedPod | PlanOutcome,
+        seat: MemberSeat,
+        now_ns: int,
+    ) -> PlanOutcome:
+        message = f"placed on {seat.node} with gang {gang.key}"
+        if seat.grant is None or isinstance(admission, PlanOutcome):
+            self._planner.filters.take(pod, seat.node)
+            message = f"asks for no accelerator; {message}"
+            return PlanOutcome(pod=pod, verdict=Verdict.PLACED, node=seat.node, message=message)
+        return self._planner.placed(pod, admission, seat.grant, message, now_ns)
+
+    def _alone(
+        self, members: GangMembers, pod: Pod, admitted: Admissions, now_ns: int
+    ) -> PlanOutcome:
+        """A member beyond the minimum."""
+        over = self._hindrances.over((members,), (_request_of(pod, admitted),))
+        if over is None:
+            return self._planner.plan(pod, now_ns)
+        return not_placed(pod, admitted[pod.metadata.uid], Verdict.WAITING, over.message)
+
+    def _none(
+        self, bundle: Sequence[GangMembers], admitted: Admissions, found: GangNotPlaced
+    ) -> dict[str, PlanOutcome]:
+        can = "can never start" if found.verdict is Verdict.REJECTED else "waits"
+        outcomes: dict[str, PlanOutcome] = {}
+        for members in bundle:
+            gang = members.gang
+            message = f"gang {gang.key} {can}: {found.message}"
+            self.outcomes[gang.id] = GangOutcome(
+                gang=gang, verdict=found.verdict, members=len(members.waiting),
+                message=found.message, remedy=found.remedy,
+            )  # fmt: skip
+            for member in members.waiting:
+                uid = member.pod.metadata.uid
+                outcomes[uid] = not_placed(member.pod, admitted[uid], found.verdict, message)
+        return outcomes
+
+
+def _is_gang(gang: Gang) -> bool:
+    """Whether its pods are not planned one by one: they start together, or nobody can say."""
+    return gang.together or bool(gang.problem)
+
+
+def _outcome_of(
+    members: GangMembers, outcomes: Mapping[str, PlanOutcome], seats: Seats
+) -> GangOutcome:
+    waiting = [member.pod.metadata.uid for member in members.waiting]
+    placed = Counter(outcomes[uid].verdict for uid in waiting)[Verdict.PLACED]
+    together = sum(uid in seats for uid in waiting)
+    parts = [f"{together} of {len(waiting)} members together"] if together else []
+    if placed > together:
+        parts.append(f"{placed - together} one by one")
+    rest = len(waiting) - placed
+    if rest:
+        parts.append(f"{rest} {'waits' if rest == 1 else 'wait'}: the minimum runs without")
+    return GangOutcome(
+        gang=members.gang, verdict=Verdict.PLACED, members=len(waiting), placed=placed,
+        message=", ".join(parts),
+    )  # fmt: skip
+
+
+def _request_of(pod: Pod, admitted: Admissions) -> MemberRequest:
+    found = admitted[pod.metadata.uid]
+    return MemberRequest(pod, found.request if isinstance(found, AdmittedPod) else None)

@@ -1,0 +1,118 @@
+"""Which queue a gang is in, what pods use of it, and whether a gang may start there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from tessera_core.dialect_kit.contract import Dimension
+from tessera_core.gangs.catalog import queue_named
+from tessera_core.gangs.gang import Gang, GangOrigin
+from tessera_core.gangs.queue_tree import QueueTree
+from tessera_core.gangs.queues import (
+    KOORDINATOR_QUOTA,
+    PLAIN_QUOTA,
+    VOLCANO_QUEUE,
+    QueueAmounts,
+    QueueDimension,
+    QueueOrigin,
+    QueueSpec,
+)
+from tessera_core.kube.scheduler_filters import pod_requests
+from tessera_core.quota.allowance import Uses
+from tessera_schema.kube import Pod
+
+_VOLCANO_FIELDS = ("annotations", "spec.queue")
+
+
+def amounts_of(pod: Pod, uses: Uses) -> dict[QueueDimension, float]:
+    """What a pod counts in queues: its resources by their names, and what it has of cards."""
+    total: dict[QueueDimension, float] = {
+        QueueDimension("", name): float(amount) for name, amount in pod_requests(pod).items()
+    }
+    for (vendor, _), use in uses.items():
+        for what, amount in (
+            (Dimension.CARDS, use.cards),
+            (Dimension.MEMORY, use.memory_bytes),
+            (Dimension.CORES, use.cores_percent),
+        ):
+            key = QueueDimension(vendor, what.value)
+            total[key] = total.get(key, 0) + amount
+    return total
+
+
+def sum_of(amounts: Iterable[QueueAmounts]) -> dict[QueueDimension, float]:
+    """All of them together."""
+    total: defaultdict[QueueDimension, float] = defaultdict(float)
+    for each in amounts:
+        for dimension, amount in each.items():
+            total[dimension] += amount
+    return dict(total)
+
+
+class ClusterQueues:
+    """All queues of a cluster, of every kind, and what is used of them."""
+
+    def __init__(self, queues: Iterable[QueueSpec]) -> None:
+        """Nothing is used yet."""
+        by_origin: defaultdict[QueueOrigin, list[QueueSpec]] = defaultdict(list)
+        for queue in queues:
+            by_origin[queue.origin].append(queue)
+        self._trees = {origin: QueueTree(found) for origin, found in by_origin.items()}
+        self._used: defaultdict[tuple[QueueOrigin, str], list[QueueAmounts]] = defaultdict(list)
+
+    def of_gang(self, gang: Gang) -> tuple[QueueOrigin, str] | None:
+        """The queue that the gang is in; None for a gang of no queue."""
+        if gang.queue:
+            volcano = any(field in gang.queue_field for field in _VOLCANO_FIELDS)
+            return (VOLCANO_QUEUE if volcano else self._elastic()), gang.queue
+        if gang.origin is GangOrigin.VOLCANO:
+            return VOLCANO_QUEUE, "default"
+        return self._of_namespace(gang.namespace)
+
+    def of_pod(self, pod: Pod) -> tuple[QueueOrigin, str] | None:
+        """The queue that a pod of no gang is in; None for none."""
+        name, field = queue_named(pod)
+        if name:
+            return (VOLCANO_QUEUE if "annotations" in field else self._elastic()), name
+        return self._of_namespace(pod.metadata.namespace or "default")
+
+    def known(self, origin: QueueOrigin) -> bool:
+        """Whether any queue of the kind is there: where none is, nobody showed them."""
+        return origin in self._trees
+
+    def problem(self, origin: QueueOrigin, name: str) -> str:
+        """Why nothing starts in the queue, whatever is free; empty where pods may."""
+        return self._trees[origin].problem(name) if self.known(origin) else ""
+
+    def use(self, origin: QueueOrigin, name: str, amounts: QueueAmounts) -> None:
+        """Pods of the queue use so much more."""
+        self._used[origin, name].append(amounts)
+
+    def over(
+        self, origin: QueueOrigin, name: str, asked: QueueAmounts, *, idle: bool = False
+    ) -> str:
+        """Which cap the gang would exceed, in numbers; with `idle`, if nobody used anything. Empty
+        when none."""
+        if not self.known(origin):
+            return ""
+        tree = self._trees[origin]
+
+        def used(queue: str) -> QueueAmounts:
+            below = () if idle else tree.below(queue)
+            return sum_of(each for name in below for each in self._used[origin, name])
+
+        return tree.over(name, used, asked)
+
+    def _elastic(self) -> QueueOrigin:
+        return KOORDINATOR_QUOTA if self.known(KOORDINATOR_QUOTA) else PLAIN_QUOTA
+
+    def _of_namespace(self, namespace: str) -> tuple[QueueOrigin, str] | None:
+        """An ElasticQuota of the namespace: the one that is named like it, else the first."""
+        for origin in (KOORDINATOR_QUOTA, PLAIN_QUOTA):
+            if self.known(origin):
+                queues: Mapping[str, QueueSpec] = self._trees[origin].queues
+                own = sorted(q.name for q in queues.values() if q.namespace == namespace)
+                if own:
+                    return origin, namespace if namespace in own else own[0]
+        return None
