@@ -94,7 +94,9 @@ def read(folder: Path, name: str) -> Trace:
 
 
 _HOST = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-_POD = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec")
+_POD = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+MODELS = "gpu_spec"
+"""Column of the allowed models. Some of the published traces lack it: their pods take any."""
 
 
 class _Row:
@@ -108,6 +110,10 @@ class _Row:
         if not isinstance(value, str):
             raise Malformed(f"{self.at}: column {column} is missing: the line is cut short")
         return value.strip()
+
+    def optional_text(self, column: str) -> str:
+        """The same; empty where the file has no such column."""
+        return self.text(column) if column in self._fields else ""
 
     def number(self, column: str, most: int | None = None) -> int:
         text = self.text(column)
@@ -160,5 +166,5 @@ def _pod(row: _Row) -> Shape:
         raise Malformed(
             f"{row.at}: num_gpu is {cards} and gpu_milli 0: write 1 to {CARD} of each card"
         )
-    models = tuple(sorted({m.strip() for m in row.text("gpu_spec").split("|")} - {""}))
+    models = tuple(sorted({m.strip() for m in row.optional_text(MODELS).split("|")} - {""}))
     return Shape(row.number("cpu_milli"), row.number("memory_mib"), cards, milli, models)

@@ -40,6 +40,14 @@ def test_nodes_and_shapes_are_read(tmp_path: Path) -> None:
     assert trace.pods[3].kind == "cpu only"
 
 
+def test_pods_take_any_model_where_the_trace_names_none(tmp_path: Path) -> None:
+    lines = [line.split(",") for line in PODS.splitlines()]
+    without = "\n".join(",".join([*line[:5], *line[6:]]) for line in lines)
+    trace = read(a_folder(tmp_path, pods=without), "tiny")
+    assert trace.pods[1] == Shape(6000, 12288, 1, 460, ())
+    assert len(trace.pods) == 6
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
