@@ -21,8 +21,8 @@ from tessera_agent.containers.holdings import Holding
 from tessera_agent.settings import AgentSettings
 from tessera_agent.usage.process_owners import Owners, ProcOwners
 from tessera_core.dialect_kit.readings import CardReading
-from tessera_core.placement.card_choice.tree import levels
 from tessera_core.topology import render
+from tessera_core.topology.levels import levels
 from tessera_core.topology.tree import FreeCards, Leaf, grow
 from tessera_runtime.metrics import CONTENT_TYPE
 from tessera_schema.cards import MIB, Card

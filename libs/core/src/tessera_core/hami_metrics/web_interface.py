@@ -9,13 +9,15 @@ Temperature, power and fans come from the vendor's own exporter, as with HAMi.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tessera_core.fleet.fleet import Fleet
 from tessera_core.hami_metrics.family import Family
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import Grant
 from tessera_schema.messages.device_reports import NodeUsage
+
+if TYPE_CHECKING:  # agents export usage alone, and do without the fleet's arrays
+    from tessera_core.fleet.fleet import Fleet
 
 _CARD: Final = ("node", "provider", "device_type", "device_uuid", "driver_version", "device_no")
 _USE: Final = (

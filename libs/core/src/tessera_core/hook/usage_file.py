@@ -12,7 +12,6 @@ from enum import StrEnum
 from struct import unpack_from
 from typing import Any, Final
 
-import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -258,9 +257,10 @@ def _card(data: bytes | bytearray, position: int, bounds: UsageFileBounds) -> Ca
 def _slots(
     data: bytes | bytearray, known: Mapping[int, int], bounds: UsageFileBounds, locked: Locked
 ) -> tuple[SlotUse, ...]:
-    words = np.frombuffer(data, np.uint32, SLOTS * SLOT.size // 4, SLOT_AT)
+    words = memoryview(data)[SLOT_AT : SLOT_AT + SLOTS * SLOT.size].cast("I")
+    states = words[:: SLOT.size // 4].tolist()
     found = []
-    for number in np.flatnonzero(words[:: SLOT.size // 4]).tolist():
+    for number in [number for number, state in enumerate(states) if state]:
         values = SLOT.read(data, SLOT_AT + number * SLOT.size)
         if values["state"] == 1 and values["card"] in known:
             found.append(_slot(number, values, known[values["card"]], bounds))
