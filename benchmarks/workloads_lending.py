@@ -68,17 +68,22 @@ class Lending:
     def _settle(self, world: Simulation, wants: Floats, asked: Ints) -> None:
         seats, own = world.seats, world.seats.limits()
         at_s, quiet = world.now, np.zeros(len(asked), np.int64)
+        got, known = np.zeros_like(wants[asked]), np.full_like(wants[asked], -1)
         for _ in range(int(SETTLE_S / STEP_S)):
             wanted = wants[asked]
             limits = own[asked] + seats.lent[asked]
-            got = world.divide(wanted, limits, asked)
+            fresh = np.flatnonzero((limits != known).any(1))
+            if len(fresh):
+                got[fresh] = world.time.divide(wanted[fresh], limits[fresh], asked[fresh])
+                known = limits
             self._count(asked, wanted, limits, got)
             at_s += STEP_S
             for card in asked.tolist():
                 self._consider(world, card, at_s)
             changed = (own[asked] + seats.lent[asked] != limits).any(1)
             quiet = np.where(changed, 0, quiet + 1)
-            asked, quiet = asked[quiet < QUIET], quiet[quiet < QUIET]
+            left = quiet < QUIET
+            asked, quiet, got, known = asked[left], quiet[left], got[left], known[left]
 
     def _count(self, asked: Ints, wanted: Floats, limits: Floats, got: Floats) -> None:
         """What the hooks would have counted in a step."""

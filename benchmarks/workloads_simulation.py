@@ -20,10 +20,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from benchmarks.workloads_bounds import Bound, placement_of
-from benchmarks.workloads_cards import FULL, OPEN, CardModel
+from benchmarks.workloads_cards import OPEN, CardModel
 from benchmarks.workloads_cluster import (
-    REACTION_S,
-    SETTLE_S,
     SLOTS,
     START_S,
     TICK_S,
@@ -38,7 +36,8 @@ from benchmarks.workloads_counting import TickCounter
 from benchmarks.workloads_placement import SchedulerPlacement
 from benchmarks.workloads_pods import HOUR_S, Job, Serves, Workload
 from benchmarks.workloads_seats import Seats
-from tessera_core.fleet.arrays import Floats, Ints
+from benchmarks.workloads_time import TimeDivision
+from tessera_core.fleet.arrays import Floats
 from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.requests import PodRequest
 
@@ -71,6 +70,7 @@ class Simulation:
         self._placement = placement_of(bound, scheduler)
         shape = bound.seats(workload, registry) if bound else (len(self.name_of), SLOTS)
         self.seats = Seats(*shape, workload.jobs)
+        self.time = TimeDivision(self.seats, model, workload, bound)
         self.counted = Counted(cards=len(self.number_of), hours=workload.hours)
         self._tick = TickCounter(self.counted, workload)
         self.running: dict[int, Run] = {}
@@ -206,12 +206,11 @@ class Simulation:
 
     def _pass(self, wants: Floats, old: Floats) -> Floats:
         seats = self.seats
-        got, limits = self._bounded(wants) if self._bound else self._divided(wants, old)
+        got, limits = self.time.pass_tick(wants, old)
         self._tick.count(seats, wants, got, limits)
         self._tick.count_memory(seats, self.now)
         if self._bound is None:
-            room = self.model.capacity(np.minimum(wants, limits), seats.load)
-            self._tick.count_latency(seats, wants, limits, room, self.now)
+            self._tick.count_latency(seats, wants, limits, self.time.room(wants, limits), self.now)
         self._count_away()
         ended = seats.work(got, self.now, TICK_S)
         for seat in ended:
@@ -220,34 +219,6 @@ class Simulation:
             if not run.open:
                 self._finish(run)
         return got
-
-    def _divided(self, wants: Floats, old: Floats) -> tuple[Floats, Floats]:
-        """What all get in the mean of the tick, and their limits at its end."""
-        seats = self.seats
-        own = seats.limits()
-        old = np.where(seats.job >= 0, old, 0)
-        then = self.divide(wants, own + seats.lent)
-        if np.array_equal(old, seats.lent):
-            first = settling = then
-        else:
-            first = self.divide(wants, own + old)
-            settling = self.divide(wants, own + np.minimum(old, seats.lent))
-        got: Floats = (
-            first * REACTION_S + settling * (SETTLE_S - REACTION_S) + then * (TICK_S - SETTLE_S)
-        ) / TICK_S
-        return got, own + seats.lent
-
-    def divide(self, wants: Floats, limits: Floats, cards: Ints | None = None) -> Floats:
-        """Percent that all get who sit on these cards, or on all; both (cards, seats)."""
-        which = slice(None) if cards is None else cards
-        return self.model.divide(wants, limits, self.seats.load[which], self.seats.serving[which])
-
-    def _bounded(self, wants: Floats) -> tuple[Floats, Floats]:
-        """What the bound gives; it has no limits."""
-        assert self._bound is not None  # noqa: S101  (its caller looked)
-        room = self.model.capacity(wants, self.seats.load)
-        got = self._bound.divide(wants, self.seats.promised, room, self.workload)
-        return got, np.full_like(wants, FULL)
 
     def _finish(self, run: Run) -> None:
         self._end(run)
