@@ -1,8 +1,8 @@
 """What hints, lending and moves gain: a cluster in virtual time, the policies side by side.
 
-    python benchmarks/workloads.py [--workload NAME] [--policy NAME] [--seeds N] [--json]
+    python benchmarks/workloads.py [--workload NAME] [--policy NAME] [--against NAME] [--seeds N]
         [--use pai] [--card closed] [--load 1.4] [--owners] [--moves product] [--memory grows]
-        [--interference FILE] [--no-bounds]
+        [--interference FILE] [--no-bounds] [--json]
     python benchmarks/workloads.py --file recording.csv --nodes 10 [--cards 4] [--memory-mib 81920]
 
 Without names all of them: mixed, services, research (`workloads_made`), and nothing, hints,
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for bound in (BOUNDS if args.bounds else ())
         }
         if not args.json:
-            show(name, found[name])
+            show(name, found[name], args.against)
             if args.bounds:
                 show_bounds(found[name], bounds[name])
     if args.json:
@@ -128,6 +128,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--workload", action="append", choices=list(made.MADE))
     parser.add_argument("--policy", action="append", choices=list(POLICIES))
+    parser.add_argument("--against", choices=list(POLICIES), default="nothing")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
         "--use", choices=("drawn", "pai"), default="drawn",

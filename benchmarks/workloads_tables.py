@@ -12,15 +12,15 @@ from benchmarks.workloads_run import Outcome
 LESS = frozenset({"wait_mean", "wait_p95", "wait_whole", "unplaced", "stretch", "contention",
                   "crowded", "missed", "late", "latency", "slow"})  # fmt: skip
 """Figures of which less is better."""
-SHOWN = ("work", "finished", "stretch", "wait_mean", "wait_p95", "contention", "crowded", "late",
-         "slow", "missed", "moves")  # fmt: skip
+SHOWN = ("work", "finished", "stretch", "wait_mean", "wait_p95", "wait_whole", "contention",
+         "crowded", "late", "slow", "missed", "moves")  # fmt: skip
 SHOWN_OF_BOUNDS = ("work", "finished", "stretch", "wait_mean", "contention", "crowded", "missed")
 PARTS = ("work", "wait_mean", "contention")
 """Figures of which the part of the possible is said."""
 
 
-def show(name: str, found: Mapping[str, Sequence[Outcome]]) -> None:
-    """Tables of a workload: means and spread, then each policy against `nothing`, seed by seed."""
+def show(name: str, found: Mapping[str, Sequence[Outcome]], against: str = "nothing") -> None:
+    """Tables of a workload: means and spread, then each policy against one, seed by seed."""
     runs = next(iter(found.values()))
     pods = ", ".join(str(run.pods) for run in runs)
     print(f"\nworkload {name}: {len(runs)} seeds, {pods} pods; mean +- standard deviation")
@@ -28,11 +28,11 @@ def show(name: str, found: Mapping[str, Sequence[Outcome]]) -> None:
     for policy, outcomes in found.items():
         cells = "".join(f"{_spread(_values(outcomes, figure)):>16}" for figure in SHOWN)
         print(f"{policy:9}{cells}{statistics.mean(o.cpu_s for o in outcomes):8.0f}", flush=True)
-    base = found.get("nothing")
+    base = found.get(against)
     for policy, outcomes in found.items():
-        if base is None or policy == "nothing" or len(base) != len(outcomes):
+        if base is None or policy == against or len(base) != len(outcomes):
             continue
-        print(f"{policy} against nothing, percent: " + ", ".join(_against(base, outcomes)))
+        print(f"{policy} against {against}, percent: " + ", ".join(_against(base, outcomes)))
 
 
 def _against(base: Sequence[Outcome], outcomes: Sequence[Outcome]) -> list[str]:

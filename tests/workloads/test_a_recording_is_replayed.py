@@ -95,9 +95,22 @@ def test_a_missing_recording_is_reported(
     assert "no.csv" in capsys.readouterr().err
 
 
+def test_policies_are_compared_with_any_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--workload", "mixed", "--nodes", "2", "--hours", "2", "--seeds", "1", "--no-bounds"]
+    policies = ["--policy", "hints", "--policy", "lending", "--against", "lending"]
+    assert workloads.main([*small, *policies]) == 0
+    reported = capsys.readouterr().out
+    assert "hints against lending, percent: work" in reported
+    assert "against nothing" not in reported
+    assert "possible" not in reported
+
+
 def test_policies_are_displayed_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--workload", "mixed", "--nodes", "4", "--hours", "3", "--seeds", "2"]
     assert workloads.main([*small, "--policy", "nothing", "--policy", "lending"]) == 0
     reported = capsys.readouterr().out
     assert "workload mixed: 2 seeds" in reported
     assert "lending against nothing, percent: work" in reported
+    assert "lending, percent of the possible: work" in reported
+    assert "interference: a guess" in reported
+    assert "O4 " in reported
