@@ -44,7 +44,7 @@ class TimeDivision:
     def _divided(self, wants: Floats, old: Floats) -> tuple[Floats, Floats]:
         own, lent = self._seats.limits(), self._seats.lent
         limits = own + lent
-        then = self._lasting(wants, limits)
+        then = self._after_settling(wants, limits)
         first, settling = then.copy(), then.copy()
         loaned = np.flatnonzero((old != lent).any(1))
         if len(loaned):
@@ -57,7 +57,7 @@ class TimeDivision:
         ) / TICK_S
         return got, limits
 
-    def _lasting(self, wants: Floats, limits: Floats) -> Floats:
+    def _after_settling(self, wants: Floats, limits: Floats) -> Floats:
         """What all get once loans have settled; cards on which nothing changed are as before."""
         now = np.stack((wants, limits, self._seats.job))
         if self._known is None:
