@@ -380,6 +380,12 @@ def test_a_gang_of_four_thousand_is_answered(tessera: Tessera) -> None:
     assert one_gang(ran)["message"].startswith("even on idle nodes 2 of 4000 members like")
 
 
+def test_a_group_without_pods_is_named(tessera: Tessera) -> None:
+    ran = planned(tessera, node(), group("g", minMember=3), pod("p"))
+    assert ran.verdicts == {"p": "placed"}
+    assert "PodGroup default/g: spec.minMember: 3: no pod of it is there to plan" in ran.err
+
+
 @pytest.mark.parametrize(
     ("objects", "said"),
     [

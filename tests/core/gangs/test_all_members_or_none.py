@@ -111,7 +111,7 @@ def test_slices_change_no_answer(cluster: SmallCluster, demands: list[Demand], s
 def test_a_search_begins_again_when_the_ledger_has_changed() -> None:
     ledger, filters = ledger_of(SmallCluster(nodes=((6, (FREE,)),)))
     search = GangReservation(ledger, filters, members_of([Demand(mib=8)] * 2))
-    assert search.advance(3, 0) is None
+    assert search.advance(3, 0) is None  # both of them are found to fit, by themselves
     assert isinstance(
         reserve_gang(ledger, filters, [member("other", Demand(mib=8))], 0), GangReserved
     )

@@ -69,6 +69,8 @@ class GangPlanner:
         """What the gangs' objects say that is not as it was meant."""
         for members in self.catalog.gangs.values():
             yield from members.gang.warnings
+            if members.gang.together and not (members.waiting or members.bound or members.barred):
+                yield f"{members.gang.source}: {members.gang.min}: no pod of it is there to plan"
             queue = self._queues.of_gang(members.gang)
             if queue is not None and members.gang.queue not in ("", "default"):
                 origin, name = queue
@@ -134,7 +136,7 @@ class GangPlanner:
             if gang_id is None
             else self._queues.of_gang(self.catalog.gangs[gang_id].gang)
         )
-        if queue is not None:
+        if queue is not None and self._queues.known(queue[0]):
             entry = self._planner.ledger.entry(pod.metadata.uid)
             self._queues.use(*queue, amounts_of(pod, {} if entry is None else entry.uses))
 

@@ -18,6 +18,7 @@ _ROOT: Final = "root"
 _QUOTA_ROOT: Final = "koordinator-root-quota"
 _LABEL: Final = "quota.scheduling.koordinator.sh/"
 _CPU: Final = "cpu"
+_AMOUNTS: Final = "write a mapping of resources to amounts"
 _LARGEST_WEIGHT: Final = 65535
 _decode_amounts: Final = msgspec.json.Decoder(dict[str, Quantity]).decode
 
@@ -86,6 +87,8 @@ class QueueReader:
             raise BadLimit("spec.dequeueStrategy", spec.dequeue_strategy, "write traverse or fifo")
         state = written.status.get("state") or written.spec.get("state") or "Open"
         reserved = spec.guarantee.get("resource") or {}
+        if not isinstance(reserved, dict):
+            raise BadLimit("spec.guarantee.resource", reserved, _AMOUNTS)
         return QueueSpec(
             origin=VOLCANO_QUEUE, name=written.metadata.name,
             parent="" if spec.parent == _ROOT else spec.parent,
@@ -120,7 +123,7 @@ class QueueReader:
     def _elastic_amounts(self, written: QueueObject, name: str) -> dict[QueueDimension, float]:
         found = written.spec.get(name) or {}
         if not isinstance(found, dict):
-            raise BadLimit(f"spec.{name}", found, "write a mapping of resources to amounts")
+            raise BadLimit(f"spec.{name}", found, _AMOUNTS)
         return self.amounts(f"spec.{name}", found)
 
 
@@ -136,4 +139,7 @@ def _convert(spec: dict[str, Any], wanted: type[_VolcanoSpec]) -> _VolcanoSpec:
     try:
         return msgspec.convert(spec, wanted)
     except msgspec.ValidationError as e:
-        raise BadLimit("spec", spec, str(e)) from e
+        what, _, path = str(e).partition(" - at `$.")
+        field = path.rstrip("`")
+        value = spec.get(field.partition("[")[0].partition(".")[0])
+        raise BadLimit(f"spec.{field}" if field else "spec", value, what) from e

@@ -18,6 +18,7 @@ from tessera_core.gangs.queues import (
     QueueOrigin,
     QueueSpec,
 )
+from tessera_core.kube.quantity import BadQuantity
 from tessera_core.kube.scheduler_filters import pod_requests
 from tessera_core.quota.allowance import Uses
 from tessera_schema.kube import Pod
@@ -26,9 +27,14 @@ _VOLCANO_FIELDS = ("annotations", "spec.queue")
 
 
 def amounts_of(pod: Pod, uses: Uses) -> dict[QueueDimension, float]:
-    """What a pod counts in queues: its resources by their names, and what it has of cards."""
+    """What a pod counts in queues: its resources by their names, and what it has of cards.
+    Amounts that cannot be read count for nothing, as on nodes."""
+    try:
+        named = pod_requests(pod)
+    except BadQuantity:
+        named = {}
     total: dict[QueueDimension, float] = {
-        QueueDimension("", name): float(amount) for name, amount in pod_requests(pod).items()
+        QueueDimension("", name): float(amount) for name, amount in named.items()
     }
     for (vendor, _), use in uses.items():
         for what, amount in (

@@ -101,8 +101,8 @@ def place(
 
 def _afterwards(answers: Answers, planner: Planner, listed: Listed | None) -> Iterator[str]:
     """What concerns several pods, a line each."""
+    yield from condensed(answers.gangs.warnings(), _WARNINGS_SHOWN)
     if answers.gangs.outcomes:
-        yield from condensed(answers.gangs.warnings(), _WARNINGS_SHOWN)
         yield GANGS_ARE_PLANNED_ONLY
     if listed is None and any(o.verdict is Verdict.WAITING for o in answers.outcomes):
         yield from condensed(planner.listing()[1], _WARNINGS_SHOWN)

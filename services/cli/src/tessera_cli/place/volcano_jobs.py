@@ -15,14 +15,16 @@ from tessera_schema.kube import ObjectMeta
 
 MOST_MEMBERS: Final = 4096
 """Pods of one task: fewer would leave a gang below its minimum."""
+_OF_CRON: Final = "-next"
+"""Its Jobs have names of their own."""
 
 
-def _tasks(job: Workload) -> Iterator[Copies]:
+def _tasks(job: Workload, suffix: str = "") -> Iterator[Copies]:
     for i, task in enumerate(job.parts("tasks")):
         role = _role(task, i)
         count = task.number("replicas", 1)
         copies = task.copies(count, prefix=f"{job.name}-{role}", most=MOST_MEMBERS)
-        yield replace(copies, annotations=partial(_written, job.name, role))
+        yield replace(copies, annotations=partial(_written, job.name + suffix, role))
 
 
 def _written(group: str, role: str, number: int) -> Mapping[str, str]:
@@ -30,7 +32,7 @@ def _written(group: str, role: str, number: int) -> Mapping[str, str]:
     return {VOLCANO_GROUP: group, VOLCANO_ROLE: role, VOLCANO_INDEX: str(number)}
 
 
-def _group(job: Workload) -> tuple[PodGroup, str]:
+def _group(job: Workload, suffix: str = "") -> tuple[PodGroup, str]:
     """The Job's PodGroup, and the field that sets its minimum. Without `minAvailable` all pods
     are needed; minima of tasks count if it is at least their sum."""
     roles, pods, planned = {}, 0, 0
@@ -46,7 +48,7 @@ def _group(job: Workload) -> tuple[PodGroup, str]:
         min_member=least, queue=str(queue), priority_class_name=str(priority),
         min_task_member=roles if sum(roles.values()) <= least else {},
     )  # fmt: skip
-    group = PodGroup(metadata=ObjectMeta(name=job.name), spec=spec)
+    group = PodGroup(metadata=ObjectMeta(name=job.name + suffix), spec=spec)
     return group, f"{job.where}: {job.field}minAvailable"
 
 
@@ -60,11 +62,11 @@ def _inner(job: Workload) -> Workload:
 
 VOLCANO_JOBS: Final[Mapping[tuple[str, str], Read]] = {
     ("batch.volcano.sh", "Job"): _tasks,
-    ("batch.volcano.sh", "CronJob"): lambda job: _tasks(_inner(job)),
+    ("batch.volcano.sh", "CronJob"): lambda job: _tasks(_inner(job), _OF_CRON),
 }
 """API group and kind -> the pods it makes."""
 GANGS_OF_WORKLOADS: Final[Mapping[tuple[str, str], Callable[[Workload], tuple[PodGroup, str]]]] = {
     ("batch.volcano.sh", "Job"): _group,
-    ("batch.volcano.sh", "CronJob"): lambda job: _group(_inner(job)),
+    ("batch.volcano.sh", "CronJob"): lambda job: _group(_inner(job), _OF_CRON),
 }
 """API group and kind -> the gang that its pods are, and the field that says so."""
