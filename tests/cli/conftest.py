@@ -26,7 +26,7 @@ class Ran(Struct, frozen=True):
     def pods(self) -> list[dict[str, Any]]:
         """The pods of the JSON answer."""
         answer: dict[str, list[dict[str, Any]]] = json.loads(self.out)
-        keys = [key for key in answer if key != "gangs"]
+        keys = [key for key in answer if key not in ("gangs", "queues")]
         assert keys in (["pods"], ["pods", "nodes", "warnings"])
         return answer["pods"]
 
@@ -39,6 +39,12 @@ class Ran(Struct, frozen=True):
     def verdicts(self) -> dict[str, str]:
         """Pod -> verdict."""
         return {pod["name"]: pod["verdict"] for pod in self.pods}
+
+    @property
+    def queues(self) -> list[dict[str, Any]]:
+        """The queues, the next one first."""
+        found: list[dict[str, Any]] = json.loads(self.out).get("queues", [])
+        return found
 
 
 Tessera = Callable[..., Ran]

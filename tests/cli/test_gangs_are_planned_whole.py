@@ -338,6 +338,30 @@ def test_a_cap_counts_the_whole_gang(tessera: Tessera) -> None:
     assert one_gang(ran)["verdict"] == "waiting"
 
 
+def test_queues_are_named_in_the_order_in_which_they_would_be_served(
+    tessera: Tessera, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    running = holder("x", 0)
+    running["metadata"]["annotations"]["scheduling.volcano.sh/queue-name"] = "q1"
+    deserves = {"nvidia.com/gpu": 2}
+    objects = (
+        node(cards=4), running, queue("q1", deserved={}), queue("q2", deserved=deserves),
+        group("a", minMember=2, queue="q1"), group("b", minMember=2, queue="q2"),
+        *members("a", 2), *members("b", 2),
+    )  # fmt: skip
+    ran = planned(tessera, *objects)
+    first, second = ran.queues
+    assert (first["name"], first["share"], first["by"]) == ("q2", 0, "")
+    assert (second["name"], second["share"], second["by"]) == ("q1", 0.25, "cards of nvidia")
+    assert (first["entitled"]["cards of nvidia"], second["used"]["cards of nvidia"]) == (2, 1)
+    table = tessera("place", "-f", "-", stdin=text(*objects))
+    assert (
+        "queues in the order in which they would be served: q2 (within what it deserves), "
+        "q1 (25.0% beyond what it deserves, by cards of nvidia)"
+    ) in table.out
+
+
 def test_queues_that_nobody_gave_are_not_known(tessera: Tessera) -> None:
     ran = planned(tessera, node(), group("g", minMember=2, queue="q"), *members("g", 2))
     assert placed(ran) == {"g1", "g2"}

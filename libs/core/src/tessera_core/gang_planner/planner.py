@@ -22,11 +22,14 @@ from tessera_core.gang_planner.answers import (
 from tessera_core.gang_planner.hindrances import Admissions, Hindrances
 from tessera_core.gangs.catalog import GangCatalog
 from tessera_core.gangs.gang import Gang, GangMember, GangMembers
-from tessera_core.gangs.queue_usage import ClusterQueues, amounts_of
+from tessera_core.gangs.queue_turns import QueueTurn, cluster_totals
+from tessera_core.gangs.queue_usage import ClusterQueues, amounts_of, sum_of
+from tessera_core.gangs.queues import QueueAmounts, QueueOrigin
 from tessera_core.gangs.quorum import minimum_members
 from tessera_core.gangs.reservation import GangReserved, Seats, reserve_gang
 from tessera_core.gangs.scratch import MemberRequest, MemberSeat
 from tessera_core.planner import Planner
+from tessera_core.quota.allowance import minimum_usage
 from tessera_schema.kube import Node, Pod
 from tessera_schema.verdicts import PlanOutcome, Verdict
 
@@ -52,6 +55,8 @@ class GangPlanner:
         self._hindrances = Hindrances(planner, catalog, queues, nodes)
         for pod in bound:
             self._count(pod)
+        self.turns = self._turns(nodes)
+        """The queues whose gangs wait, by kind, the next one first, before anything is planned."""
 
     def plan(self, pod: Pod, now_ns: int) -> Mapping[str, PlanOutcome] | None:
         """The answers, by uid, for all waiting pods that start together with this one; None for a
@@ -79,6 +84,28 @@ class GangPlanner:
                         f"{members.gang.queue_field}: {name}: no {origin.kind} was read, so its "
                         "state and its caps are not known: show them too"
                     )
+
+    def _turns(self, nodes: Sequence[Node]) -> tuple[QueueTurn, ...]:
+        waiting: dict[QueueOrigin, dict[str, QueueAmounts]] = {}
+        for members in self.catalog.gangs.values():
+            queue = self._queues.of_gang(members.gang)
+            if queue is None or not members.waiting or not self._queues.known(queue[0]):
+                continue
+            asked = [self._requested(member.pod) for member in members.waiting]
+            of_kind = waiting.setdefault(queue[0], {})
+            of_kind[queue[1]] = sum_of((of_kind.get(queue[1], {}), *asked))
+        if not waiting:
+            return ()
+        totals = cluster_totals(self._planner.ledger.fleet, nodes)
+        found = (self._queues.turns(kind, totals, asked) for kind, asked in waiting.items())
+        return tuple(turn for of_kind in found for turn in of_kind)
+
+    def _requested(self, pod: Pod) -> QueueAmounts:
+        """What a pod that waits will use of its queue at least."""
+        admission = self._planner.admitted(pod)
+        if not isinstance(admission, AdmittedPod):
+            return amounts_of(pod, {})
+        return amounts_of(pod, minimum_usage(admission.request))
 
     # -- a bundle
 

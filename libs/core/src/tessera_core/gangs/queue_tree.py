@@ -9,6 +9,8 @@ from tessera_core.gangs.queues import QueueAmounts, QueueSpec
 
 VOLCANO_DEFAULT: Final = "default"
 """Volcano's scheduler makes this queue itself."""
+MOST_LEVELS: Final = 32
+"""Queues from a leaf to its root."""
 
 
 class QueueTree:
@@ -22,9 +24,10 @@ class QueueTree:
         self._parents = {queue.parent for queue in self.queues.values()}
 
     def path(self, name: str) -> tuple[QueueSpec, ...]:
-        """The queue and those above it, as far as they exist; a circle is left where it closes."""
+        """The queue and those above it, as far as they exist, at most `MOST_LEVELS`; a circle is
+        left where it closes."""
         found: list[QueueSpec] = []
-        while name in self.queues and self.queues[name] not in found:
+        while name in self.queues and self.queues[name] not in found and len(found) < MOST_LEVELS:
             found.append(self.queues[name])
             name = found[-1].parent
         return tuple(found)
@@ -41,6 +44,11 @@ class QueueTree:
 
     def _broken(self, path: Sequence[QueueSpec]) -> str:
         last = path[-1]
+        if len(path) == MOST_LEVELS and last.parent:
+            return (
+                f"{path[0].where} is {MOST_LEVELS} levels deep or more, or in a circle of so many: "
+                "give it a parent nearer to the root"
+            )
         if last.parent in self.queues:
             circle = " in ".join(each.name for each in (*path, self.queues[last.parent]))
             return f"queues are in a circle: {circle}: give one of them another parent"

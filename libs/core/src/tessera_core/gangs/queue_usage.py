@@ -9,6 +9,7 @@ from tessera_core.dialect_kit.contract import Dimension
 from tessera_core.gangs.catalog import queue_named
 from tessera_core.gangs.gang import Gang, GangOrigin
 from tessera_core.gangs.queue_tree import QueueTree
+from tessera_core.gangs.queue_turns import QueueTurn, turns
 from tessera_core.gangs.queues import (
     KOORDINATOR_QUOTA,
     PLAIN_QUOTA,
@@ -109,6 +110,17 @@ class ClusterQueues:
             return sum_of(each for name in below for each in self._used[origin, name])
 
         return tree.over(name, used, asked)
+
+    def turns(
+        self, origin: QueueOrigin, totals: QueueAmounts, waiting: Mapping[str, QueueAmounts]
+    ) -> tuple[QueueTurn, ...]:
+        """The queues of the kind that wait for so much, the next one first."""
+        if not self.known(origin):
+            return ()
+        used = {
+            name: sum_of(amounts) for (kind, name), amounts in self._used.items() if kind == origin
+        }
+        return turns(self._trees[origin], totals, used, waiting)
 
     def _elastic(self) -> QueueOrigin:
         return KOORDINATOR_QUOTA if self.known(KOORDINATOR_QUOTA) else PLAIN_QUOTA

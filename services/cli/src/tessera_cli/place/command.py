@@ -71,4 +71,4 @@ def _show(to: Screen, plan: Plan) -> None:
     if plan.listed is not None:
         cards_table.show(to, plan.listed.nodes)
     fleet = plan.planner.ledger.fleet
-    table.show(to, plan.outcomes, fleet, plan.closer, plan.advice, plan.gangs)
+    table.show(to, plan.outcomes, fleet, plan.closer, plan.advice, plan.gangs, plan.turns)

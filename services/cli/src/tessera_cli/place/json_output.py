@@ -10,6 +10,7 @@ import msgspec
 from tessera_cli.place.place import Plan
 from tessera_core.explain.card_holders import ListedCard, ListedHolder, ListedNode
 from tessera_core.gang_planner.answers import GangOutcome
+from tessera_core.gangs.queue_turns import QueueTurn
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection
@@ -19,13 +20,16 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def chunks(plan: Plan) -> Iterator[bytes]:
-    """The document, pod by pod, then gang by gang where there are any, then node by node where
+    """The document, pod by pod, then gangs and queues where there are any, then node by node where
     cards are listed."""
     yield b"{"
     yield from _list(b"pods", _pods(plan))
     if plan.gangs:
         yield b","
         yield from _list(b"gangs", map(gang, plan.gangs))
+    if plan.turns:
+        yield b","
+        yield from _list(b"queues", map(queue, plan.turns))
     if plan.listed is not None:
         yield b","
         yield from _list(b"nodes", map(node, plan.listed.nodes))
@@ -88,6 +92,18 @@ def gang(outcome: GangOutcome) -> dict[str, Any]:
         "message": outcome.message,
         "remedy": outcome.remedy,
         "warnings": gang.warnings,
+    }
+
+
+def queue(turn: QueueTurn) -> dict[str, Any]:
+    """One queue of the document; they come in the order in which they would be served."""
+    return {
+        "kind": turn.queue.origin.kind,
+        "name": turn.queue.name,
+        "share": round(turn.share.beyond, 6),
+        "by": "" if turn.by is None else str(turn.by),
+        "used": {str(dim): number(turn.used.get(dim, 0)) for dim in turn.entitled},
+        "entitled": {str(dim): number(amount) for dim, amount in turn.entitled.items()},
     }
 
 

@@ -16,6 +16,7 @@ from tessera_cli.settings import registry
 from tessera_cli.text import condensed
 from tessera_core.explain.card_holders import ListedNode
 from tessera_core.gang_planner.answers import GangOutcome
+from tessera_core.gangs.queue_turns import QueueTurn
 from tessera_core.planner import Planner
 from tessera_schema.verdicts import PlanOutcome, Verdict
 
@@ -54,6 +55,8 @@ class Plan(Struct, frozen=True):
     gaps: Sequence[str] = ()
     """What the plan lacks; reported already."""
     gangs: Sequence[GangOutcome] = ()
+    turns: Sequence[QueueTurn] = ()
+    """Queues in the order in which they would be served."""
 
     @property
     def status(self) -> int:
@@ -95,7 +98,7 @@ def place(
         notify(line)
     return Plan(
         answers.outcomes, planner, answers.closer if why else None, answers.advice, listed,
-        world.gaps, tuple(gangs.outcomes.values()),
+        world.gaps, tuple(gangs.outcomes.values()), gangs.turns,
     )  # fmt: skip
 
 

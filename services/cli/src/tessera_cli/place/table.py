@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -16,6 +16,7 @@ from tessera_cli.screen import Screen
 from tessera_cli.text import printable, several
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.gang_planner.answers import GangOutcome
+from tessera_core.gangs.queue_turns import QueueTurn
 from tessera_schema.verdicts import PlanOutcome, Verdict
 
 _UNBROKEN: Final = ("Pod", "Verdict", "Dialect", "Node")
@@ -36,6 +37,7 @@ def show(
     closer: Mapping[int, tuple[NodeNearMiss, ...]] | None,
     advice: Mapping[int, str],
     gangs: Sequence[GangOutcome] = (),
+    turns: Sequence[QueueTurn] = (),
 ) -> None:
     """Print the table, then warnings, then why pods wait and what would help. `closer` is None
     without `--why`; its keys, as those of `advice`, are positions in `outcomes`."""
@@ -47,8 +49,8 @@ def show(
             to.print(_block(outcome, bars))
     else:
         to.print(_table(outcomes, bars, to))
-    for gang in gangs:
-        to.print(_gang(gang))
+    for line in _of_gangs(gangs, turns):
+        to.print(line)
     for text, pods in _warnings(outcomes).items():
         to.print(Text.assemble(("warning ", "yellow"), printable(f"{several(pods)}: {text}")))
     for at, groups in (closer or {}).items():
@@ -108,6 +110,12 @@ def _cell(outcome: PlanOutcome, bars: ShareBars) -> Text:
     return Text(printable(outcome.message), style=style)
 
 
+def _of_gangs(gangs: Iterable[GangOutcome], turns: Sequence[QueueTurn]) -> Iterator[Text]:
+    yield from map(_gang, gangs)
+    if len(turns) > 1:
+        yield Text(printable(_served(turns)))
+
+
 def _gang(outcome: GangOutcome) -> Text:
     """A gang in one line: how many of it start, or why none does and what would help."""
     never = outcome.verdict is Verdict.REJECTED
@@ -117,6 +125,18 @@ def _gang(outcome: GangOutcome) -> Text:
         "gang ", (outcome.gang.key, "bold"), " ", (verdict, _STYLES[outcome.verdict]),
         printable(said),
     )  # fmt: skip
+
+
+def _served(turns: Iterable[QueueTurn]) -> str:
+    """Queues in their order, with the part of the cluster that each uses beyond what it
+    deserves."""
+    said = (
+        f"{turn.queue.name} ({turn.share.beyond:.1%} beyond what it deserves, by {turn.by})"
+        if turn.by is not None
+        else f"{turn.queue.name} (within what it deserves)"
+        for turn in turns
+    )
+    return f"queues in the order in which they would be served: {', '.join(said)}"
 
 
 def _warnings(outcomes: Iterable[PlanOutcome]) -> dict[str, list[str]]:
