@@ -77,6 +77,9 @@ async def all_placed(cluster: RealCluster, count: int) -> list[Json]:
 
 
 def requesting(pod: Json) -> bool:
+    notes = pod.get("metadata", {}).get("annotations", {})
+    if not REGISTRY.request_keys.isdisjoint(notes):
+        return True
     containers = [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
     return any(
         name in REGISTRY.resources
@@ -136,6 +139,22 @@ async def test_the_pods_of_the_demo_share_cards_of_three_vendors(open_cluster: O
         assert dialects == set(REGISTRY.readers) - REGISTRY.opt_in
         together = [{s.dialect for s in shares} for shares in shares_on(placed).values()]
         assert any(len(on_card) > 1 for on_card in together), together
+
+
+async def test_pods_of_the_demo_whose_dialects_have_to_be_named_get_a_card_each(
+    open_cluster: OpenCluster,
+) -> None:
+    opt_in = scenario.read_opt_in()
+    async with open_cluster(more={"TESSERA_DIALECTS_FILE": str(scenario.DIALECTS)}) as cluster:
+        [node] = await cluster.nodes(1, cards=len(opt_in.pods), mib=16384)
+        labels: Json = {"metadata": {"labels": dict(opt_in.node.labels)}}
+        (await cluster.admin.patch(f"/api/v1/nodes/{node}", labels)).done  # noqa: B018  (checks)
+        placed = await all_placed(cluster, await apply(cluster, [dict(pod) for pod in opt_in.pods]))
+        assert len(placed) == len(opt_in.pods)
+        for one in placed:
+            has_its_keys(one)
+        on_cards = [{s.dialect for s in shares} for shares in shares_on(placed).values()]
+        assert sorted(name for (name,) in on_cards) == OPT_IN
 
 
 async def test_node_and_grant_become_visible_in_one_write(open_cluster: OpenCluster) -> None:

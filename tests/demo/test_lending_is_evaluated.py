@@ -44,6 +44,14 @@ def test_both_directions_are_found_and_hold() -> None:
     assert "neighbour 95 % before, 50 % after" in promises[1].text
 
 
+def test_a_card_has_no_more_than_it_has() -> None:
+    seen = turns(samples(9.5, by_turns, lambda at_s: 1.2 * lent(at_s)))
+    wakes, rests = seen
+    assert (wakes.before, rests.borrower) == pytest.approx((100, 100), abs=2)
+    assert (wakes.borrower, wakes.owner) == pytest.approx((55, 45), abs=2)
+    assert all(promise.kept for promise in lending_promises(seen, SHARES, slack=10))
+
+
 @pytest.mark.parametrize(
     ("borrower", "kept"),
     [

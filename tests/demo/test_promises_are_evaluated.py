@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tessera_demo import promises
 from tessera_demo.observations import Observations
-from tessera_demo.promises import Evidence, Promise
+from tessera_demo.promises import Evidence, Inside, Promise
 from tessera_demo.report import requested_amounts
 from tessera_demo.scenario import Scenario, name_of
 from tessera_demo.trace_tree import tree
@@ -48,8 +48,16 @@ def evidence(*grants: Grant, **more: Any) -> Evidence:
     seen = Observations()
     for grant in grants:
         seen.pods[f"n/{grant.name}"] = a_pod(grant)
-    scene = Scenario(nodes=(), quotas=(), pods=tuple(a_pod(g) for g in grants))
-    facts = {"explained": {}, "said": {}, "traced": "", "trace": (), **more}
+    scene = Scenario(nodes=(), quotas=(), first_pods=tuple(a_pod(g) for g in grants))
+    inside = {(g.uid, "c"): Inside() for g in grants}
+    facts = {
+        "explained": {},
+        "hooked": {"acme"},
+        "inside": inside,
+        "traced": "",
+        "trace": (),
+        **more,
+    }
     return Evidence(scene=scene, seen=seen, **facts)
 
 
@@ -83,7 +91,7 @@ def test_a_pod_whose_container_does_not_run_does_not_run() -> None:
 )
 def test_what_the_process_saw_decides(total: int, result: int, kept: bool) -> None:  # noqa: FBT001  (a parameter of the table)
     line = {"event": "card", "index": 0, "total_mib": total, "over_result": result}
-    found = evidence(a_grant(), said={("uid-p", "c"): [line]})
+    found = evidence(a_grant(), inside={("uid-p", "c"): Inside(lines=[line])})
     both = [
         p for p in promises.check_promises(found) if "sees" in p.text or "out-of-memory" in p.text
     ]
@@ -96,9 +104,39 @@ def test_what_the_process_saw_decides(total: int, result: int, kept: bool) -> No
 )
 def test_a_busy_container_must_be_observed_within_its_cores(cores: float, kept: bool) -> None:  # noqa: FBT001  (a parameter of the table)
     grant = a_grant()
-    found = evidence(grant, said={("uid-p", "c"): []})
+    found = evidence(grant)
     use(found.seen, grant, cores)
     assert promise(found, "held to 50 %").kept is kept
+
+
+@pytest.mark.parametrize(
+    ("inside", "but"),
+    [
+        ({}, "nothing was seen of it"),
+        ({("uid-p", "c"): Inside(unlike="it runs without the hook")}, "it runs without the hook"),
+    ],
+)
+def test_a_container_without_evidence_breaks_its_promises(
+    inside: dict[tuple[str, str], Inside], but: str
+) -> None:
+    found = evidence(a_grant(), inside=inside)
+    held = promise(found, "n/p c is held by the hook")
+    assert (held.kept, held.but) == (False, but)
+    assert not promise(found, "n/p c sees 1024 MiB").kept
+    assert not promise(found, "out-of-memory").kept
+
+
+def test_containers_of_vendors_without_the_hook_promise_nothing_of_it() -> None:
+    found = evidence(a_grant(), hooked={"another"})
+    assert not [p for p in promises.check_promises(found) if p.text.startswith("n/p c ")]
+
+
+def test_a_pod_that_runs_without_a_grant_does_not_run_as_promised() -> None:
+    found = evidence(a_grant())
+    del found.seen.pods["n/p"]["metadata"]["annotations"][GRANT_KEY]
+    (runs,) = (p for p in promises.check_promises(found) if p.text == "n/p runs")
+    assert not runs.kept
+    assert "no grant" in runs.but
 
 
 def test_a_pod_is_measured_enough_after_some_intervals() -> None:
@@ -160,7 +198,11 @@ def test_what_a_user_reads_is_the_refusal_and_not_the_request() -> None:
 
 def test_what_was_requested_is_displayed_in_its_own_words() -> None:
     container = {"resources": {"limits": {"cpu": 1, "a.dev/gpu": 1, "a.dev/mem": "3000"}}}
-    assert (
-        requested_amounts({"spec": {"containers": [container, container]}})
-        == "a.dev/gpu: 1, a.dev/mem: 3000"
-    )
+    pod = {"metadata": {}, "spec": {"containers": [container, container]}}
+    assert requested_amounts(pod, ()) == "a.dev/gpu: 1, a.dev/mem: 3000"
+
+
+def test_annotations_by_which_a_pod_requests_cards_are_displayed_and_no_others() -> None:
+    notes = {"gpu-part": "0.5", "owner": "nobody"}
+    pod = {"metadata": {"annotations": notes}, "spec": {"containers": [{}]}}
+    assert requested_amounts(pod, {"gpu-part", "gpu-whole"}) == "gpu-part: 0.5"

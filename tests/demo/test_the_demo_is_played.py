@@ -19,8 +19,17 @@ PLAYED = [sys.executable, "-m", "tessera_cli", "demo"]
 SEEDS = {
     ("iluvatar", "poddemo"), ("volcano", "gpu-pod1"), ("volcano", "gpu-pod2"),
     ("koordinator", "pod-example"), ("mthreads", "gpushare-pod-default"),
-    ("gpumanager", "vcuda"), ("gpumanager-two-cards", "vcuda"),
+    ("gpumanager", "vcuda"), ("gpumanager-two-cards", "vcuda"), ("aliyun", "gpushare"),
+    ("kai", "gpu-sharing"), ("replicas", "replica-of-a-quarter"),
 }  # fmt: skip
+NAMED_FIRST = {
+    "aliyun/gpushare serve sees 13312 MiB",
+    "aliyun/gpushare serve is busy and held to 30 % of a card",
+    "kai/gpu-sharing gpu-workload sees 13107 MiB",
+    "replicas/replica-of-a-quarter serve sees 4096 MiB",
+    "replicas/replica-of-a-quarter serve is busy and held to 25 % of a card",
+}
+"""Checks of the dialects that are served only where they are named."""
 
 
 @pytest.fixture
@@ -93,6 +102,7 @@ def test_it_ends_right_and_leaves_nothing(folder: Path, more: list[str]) -> None
     checks = msgspec.json.decode(answer)["checks"]
     assert [check for check in checks if not check["passed"]] == []
     assert any("the quota monitor counts" in check["text"] for check in checks)
+    assert {check["text"] for check in checks} >= NAMED_FIRST
     assert pods.keys() >= SEEDS
     for name in SEEDS:
         pod = pods[name]

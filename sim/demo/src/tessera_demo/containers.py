@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from tessera_demo.promises import Inside
 from tessera_embedded.node.container import ContainerRecord
 from tessera_embedded.node.environment import HOOK_FILES
 
@@ -21,9 +22,15 @@ def container_record(node_folder: Path, uid: str, container: str) -> ContainerRe
     return None
 
 
-def hooked(found: ContainerRecord) -> bool:
-    """True when the container is held by our hook."""
-    return any(mount.destination in HOOK_FILES for mount in found.container.mounts)
+def inside(node_folder: Path, uid: str, container: str) -> Inside:
+    """What was seen in a container that the hook is to hold."""
+    found = container_record(node_folder, uid, container)
+    if found is None:
+        return Inside(unlike="its node has no record of it")
+    mounts = [mount.destination for mount in found.container.mounts]
+    if not HOOK_FILES.keys() <= set(mounts):
+        return Inside(unlike=f"it runs without the hook: its mounts are {mounts}")
+    return Inside(lines=printed(node_folder, uid, container))
 
 
 def printed(node_folder: Path, uid: str, container: str) -> Sequence[Mapping[str, Any]]:

@@ -105,15 +105,17 @@ def _turn(samples: Sequence[CounterPair], at_s: float, *, wakes: bool) -> Turn |
 def _between(
     samples: Sequence[CounterPair], from_s: float, to_s: float
 ) -> tuple[float, float] | None:
-    """GPU time of owner and borrower, percent; None where that was not seen whole."""
+    """GPU time of owner and borrower, percent of the card; None where that was not seen whole.
+
+    What hooks count of a card that is busy throughout may add up to more than the card has
+    (docs/hook.md). Then each had its part of the whole.
+    """
     if not samples or samples[0].at_s > from_s or samples[-1].at_s < to_s:
         return None
     inside = [s for s in samples if from_s <= s.at_s <= to_s]
     if len(inside) < 2 or inside[-1].at_s <= inside[0].at_s:
         return None
     first, last = inside[0], inside[-1]
-    span = (last.at_s - first.at_s) * _SECOND
-    return (
-        (last.owner_ns - first.owner_ns) / span * 100,
-        (last.borrower_ns - first.borrower_ns) / span * 100,
-    )
+    owner, borrower = last.owner_ns - first.owner_ns, last.borrower_ns - first.borrower_ns
+    whole = max((last.at_s - first.at_s) * _SECOND, owner + borrower)
+    return owner / whole * 100, borrower / whole * 100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -37,6 +37,18 @@ class Promise(Struct, frozen=True):
     """What was seen instead."""
 
 
+class Inside(Struct, frozen=True, kw_only=True):
+    """What was seen in a container that the hook is to hold."""
+
+    lines: Sequence[Mapping[str, Any]] = ()
+    """What its process printed."""
+    unlike: str = ""
+    """Why it is not held by the hook, or not known to be."""
+
+
+_NOT_SEEN: Final = Inside(unlike="nothing was seen of it")
+
+
 class Evidence(Struct, frozen=True, kw_only=True):
     """All that was seen."""
 
@@ -44,8 +56,10 @@ class Evidence(Struct, frozen=True, kw_only=True):
     seen: Observations
     explained: Mapping[str, PodExplanation]
     """Pod that waits -> the scheduler's explanation."""
-    said: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
-    """(pod's uid, container) -> what its process printed."""
+    hooked: Collection[str]
+    """Vendors whose containers the hook holds."""
+    inside: Mapping[tuple[str, str], Inside]
+    """(pod's uid, container) -> what was seen in it, of those vendors' containers."""
     traced: str
     """The pod whose trace it is."""
     trace: Sequence[Collected]
@@ -62,9 +76,14 @@ def grants(seen: Observations) -> dict[str, Grant]:
     return found
 
 
-def expected(scene: Scenario) -> list[str]:
-    """The pods that are to run."""
-    return [n for n in map(name_of, scene.pods) if n not in WAITS | REFUSED]
+def expected(pods: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Those of the pods that are to run."""
+    return [n for n in map(name_of, pods) if n not in WAITS | REFUSED]
+
+
+def hooked_containers(grant: Grant, hooked: Collection[str]) -> list[str]:
+    """The containers of a pod that the hook is to hold."""
+    return list(dict.fromkeys(s.container for s in grant.shares if s.vendor in hooked))
 
 
 def runs(seen: Observations, name: str) -> bool:
@@ -117,20 +136,23 @@ def enough(seen: Observations, name: str) -> bool:
 def check_promises(evidence: Evidence) -> list[Promise]:
     """Every promise of the demo."""
     seen, scene = evidence.seen, evidence.scene
-    made = grants(seen)
+    made, running = grants(seen), expected(scene.pods)
     return [
-        *(_runs(seen, name) for name in expected(scene)),
+        *(_runs(seen, name, made) for name in running),
         *(_waits(evidence, name) for name in sorted(WAITS)),
         *(_refused(seen, name) for name in sorted(REFUSED)),
         *_inside(evidence, made),
-        *(_published(seen, name) for name in expected(scene)),
+        *(_published(seen, name) for name in running),
         _traced(evidence.trace),
     ]
 
 
-def _runs(seen: Observations, name: str) -> Promise:
+def _runs(seen: Observations, name: str, made: Mapping[str, Grant]) -> Promise:
     pod = seen.pods.get(name)
-    return Promise(f"{name} runs", runs(seen, name), "" if pod is None else _status(pod))
+    but = "it is not there" if pod is None else _status(pod)
+    if name not in made:
+        but += ", and it has no grant"
+    return Promise(f"{name} runs", runs(seen, name) and name in made, but)
 
 
 def _status(pod: Mapping[str, Any]) -> str:
@@ -174,34 +196,46 @@ def _refused(seen: Observations, name: str) -> Promise:
 
 
 def _inside(evidence: Evidence, made: Mapping[str, Grant]) -> list[Promise]:
-    """What was seen in the processes that our hook holds, and of their use."""
+    """What was seen in each container that the hook is to hold, and of its use. One in which
+    nothing was seen breaks a promise."""
     promises = []
-    for (uid, container), lines in sorted(evidence.said.items()):
-        name, grant = next((n, g) for n, g in made.items() if g.uid == uid)
-        cards = [line for line in lines if line.get("event") == "card"]
-        mib, cores = limits(grant, container)
-        total = sum(card["total_mib"] for card in cards)
-        over = [card["over_result"] for card in cards]
-        who = f"{name} {container}"
-        promises += [
-            Promise(f"{who} sees {mib:g} MiB", bool(cards) and total == mib, f"it saw {total}"),
-            Promise(
-                f"{who} gets CUDA's out-of-memory beyond them",
-                bool(over) and set(over) == {OUT_OF_MEMORY},
-                f"the driver answered {over}",
-            ),
-        ]
-        used = evidence.seen.measured.get((uid, container), ObservedUse())
-        share_count = sum(1 for s in grant.shares if s.container == container)
-        if 0 < cores < 100 * share_count:
-            promises.append(
-                Promise(
-                    f"{who} is busy and held to {cores:g} % of a card",
-                    0 < used.cores_percent <= cores + SLACK_POINTS,
-                    f"it was seen to use {used.cores_percent:.1f} %",
-                )
-            )
+    for name, grant in made.items():
+        for container in hooked_containers(grant, evidence.hooked):
+            found = evidence.inside.get((grant.uid, container), _NOT_SEEN)
+            promises += _memory(f"{name} {container}", grant, container, found)
+            promises += _cores(evidence.seen, f"{name} {container}", grant, container)
     return promises
+
+
+def _memory(who: str, grant: Grant, container: str, found: Inside) -> list[Promise]:
+    cards = [line for line in found.lines if line.get("event") == "card"]
+    mib, _ = limits(grant, container)
+    total = sum(card["total_mib"] for card in cards)
+    over = [card["over_result"] for card in cards]
+    return [
+        Promise(f"{who} is held by the hook", not found.unlike, found.unlike),
+        Promise(f"{who} sees {mib:g} MiB", bool(cards) and total == mib, f"it saw {total}"),
+        Promise(
+            f"{who} gets CUDA's out-of-memory beyond them",
+            bool(over) and set(over) == {OUT_OF_MEMORY},
+            f"the driver answered {over}",
+        ),
+    ]
+
+
+def _cores(seen: Observations, who: str, grant: Grant, container: str) -> list[Promise]:
+    _, cores = limits(grant, container)
+    share_count = sum(1 for s in grant.shares if s.container == container)
+    if not 0 < cores < 100 * share_count:
+        return []
+    used = seen.measured.get((grant.uid, container), ObservedUse())
+    return [
+        Promise(
+            f"{who} is busy and held to {cores:g} % of a card",
+            0 < used.cores_percent <= cores + SLACK_POINTS,
+            f"it was seen to use {used.cores_percent:.1f} %",
+        )
+    ]
 
 
 def _published(seen: Observations, name: str) -> Promise:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from tessera_cli.place.json_output import number
+from tessera_core.registry.registry import load
 from tessera_demo.containers import container_record
 from tessera_demo.observations import ObservedUse
 from tessera_demo.promises import Evidence, Promise, grants, limits, words_of
@@ -25,14 +26,14 @@ def show(console: Console, evidence: Evidence, promises: Sequence[Promise], took
     table = Table(title="What was asked, given and seen", title_justify="left")
     for column in ("pod", "asked", "node", "cards", "may use", "was seen to use"):
         table.add_column(column, overflow="fold")
-    made = grants(evidence.seen)
+    made, keys = grants(evidence.seen), load().request_keys
     for pod in evidence.scene.pods:
-        name = name_of(pod)
+        name, asked = name_of(pod), requested_amounts(pod, keys)
         if name in made:
-            _row(table, evidence, pod, made[name])
+            _rows(table, evidence, name, asked, made[name])
         else:
             verdict = "refused" if name in evidence.seen.refused else "waits"
-            table.add_row(name, requested_amounts(pod), verdict, "", "", words_of(evidence, name))
+            table.add_row(name, asked, verdict, "", "", words_of(evidence, name))
     console.print(table)
     console.print(f"Pod {evidence.traced} from its admission to its first use of a card:")
     for line in tree(evidence.trace):
@@ -48,17 +49,19 @@ def show(console: Console, evidence: Evidence, promises: Sequence[Promise], took
     console.print(f"{passed} of {len(promises)} checks passed in {took_s:.0f} s", highlight=False)
 
 
-def requested_amounts(pod: Mapping[str, Any]) -> str:
-    """What the manifest asks of cards, in its own words."""
-    spec, said = pod["spec"], []
+def requested_amounts(pod: Mapping[str, Any], keys: Collection[str]) -> str:
+    """What the manifest asks of cards, in its own words. `keys` are the annotations by which pods
+    request cards."""
+    notes = pod["metadata"].get("annotations", {})
+    spec, said = pod["spec"], [", ".join(f"{k}: {v}" for k, v in notes.items() if k in keys)]
     for container in (*spec.get("initContainers", []), *spec["containers"]):
         amounts = container.get("resources", {}).get("limits", {})
         said.append(", ".join(f"{k}: {v}" for k, v in amounts.items() if "/" in k))
     return "; ".join(dict.fromkeys(filter(None, said)))
 
 
-def _row(table: Table, evidence: Evidence, pod: Mapping[str, Any], grant: Grant) -> None:
-    uid, name = grant.uid, name_of(pod)
+def _rows(table: Table, evidence: Evidence, name: str, asked: str, grant: Grant) -> None:
+    uid = grant.uid
     for container in dict.fromkeys(s.container for s in grant.shares):
         mib, cores = limits(grant, container)
         used = evidence.seen.measured.get((uid, container))
@@ -67,7 +70,7 @@ def _row(table: Table, evidence: Evidence, pod: Mapping[str, Any], grant: Grant)
         if used is not None:
             saw = f"{used.memory_mib:.0f} MiB, {used.cores_percent:.1f} % (by {used.by})"
         may = f"{mib:g} MiB, {cores:g} %" if cores else f"{mib:g} MiB, any cores"
-        table.add_row(name, requested_amounts(pod), grant.node, cards, may, saw)
+        table.add_row(name, asked, grant.node, cards, may, saw)
 
 
 def stays(stage: DemoStage) -> list[str]:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -19,10 +19,11 @@ from msgspec import Struct
 from tessera_cli.errors import CommandError
 from tessera_cli.explain.explanations import NotExplained, read_explanation
 from tessera_cli.kubeconfig import ClusterTarget
+from tessera_core.registry.registry import load
 from tessera_demo import promises as evaluating
 from tessera_demo import report
 from tessera_demo.api_objects import insist
-from tessera_demo.containers import container_record, hooked, printed
+from tessera_demo.containers import inside
 from tessera_demo.interruption import endings
 from tessera_demo.lending_act import play_lending
 from tessera_demo.observations import Observations, follow_messages, follow_pods
@@ -30,7 +31,7 @@ from tessera_demo.plans_act import play_plans
 from tessera_demo.promises import Evidence, Promise
 from tessera_demo.quota_act import path_of, play_quota
 from tessera_demo.scenario import REFUSED, WAITS, Scenario, name_of, read_scenario
-from tessera_demo.stage import CLUSTER, DemoStage, open_stage, until
+from tessera_demo.stage import CLUSTER, HARD, DemoStage, open_stage, until
 from tessera_embedded.collector import Collected
 from tessera_embedded.node.open import SOCKET
 from tessera_kubelet.background import open_tasks
@@ -120,7 +121,7 @@ async def _open_folder() -> AsyncGenerator[Path]:
 
 
 def _check_length(folder: Path, scene: Scenario) -> None:
-    longest = max(len(node.name) for node in scene.nodes)
+    longest = max(map(len, scene.all_nodes))
     length = len(str(folder)) + len("/nodes//") + longest + len(SOCKET)
     if length > _SOCKET_MOST:
         raise CommandError(
@@ -155,15 +156,17 @@ async def _act(stage: DemoStage, say: Callable[[str], None], *, kill: bool) -> D
     async with open_bus(bus_settings, "cli", "demo") as bus, open_tasks() as tasks:
         tasks.create_task(follow_pods(stage.kube, str(stage.kubeconfig), seen), name="pods")
         tasks.create_task(follow_messages(bus, CLUSTER, seen), name="news")
-        await _up(stage, seen, say)
-        await _create(stage, seen, say, kill=kill)
-        await _wait_for_samples(stage, seen, say)
-        evidence = await _gather(stage, seen)
-        promises = [*evaluating.check_promises(evidence), *await play_quota(stage, seen)]
 
         async def disturb() -> None:
             if kill:
                 await _kill(stage, say)
+
+        await _up(stage, seen, say)
+        await _create(stage, seen, say, disturb)
+        await _create_opt_in(stage, seen, say, disturb)
+        await _wait_for_samples(stage, seen, say)
+        evidence = await _gather(stage, seen)
+        promises = [*evaluating.check_promises(evidence), *await play_quota(stage, seen)]
 
         promises += await play_lending(stage, seen, say, disturb)
         promises.append(evaluating.shared(evaluating.grants(seen)))
@@ -204,22 +207,45 @@ async def _up(stage: DemoStage, seen: Observations, say: Callable[[str], None]) 
 
 
 async def _create(
-    stage: DemoStage, seen: Observations, say: Callable[[str], None], *, kill: bool
+    stage: DemoStage,
+    seen: Observations,
+    say: Callable[[str], None],
+    disturb: Callable[[], Awaitable[None]],
 ) -> None:
     for quota in stage.scene.quotas:
         await insist(stage.kube, path_of(quota), quota)
-    pods = stage.scene.pods
+    pods = stage.scene.first_pods
     half = len(pods) // 2
     say(f"creating {len(pods)} pods")
     for i, pod in enumerate(pods):
-        if kill and i == half:
-            await _kill(stage, say)
+        if i == half:
+            await disturb()
         try:
             meta = pod["metadata"]
             await insist(stage.kube, paths.in_core(meta["namespace"], "pods"), pod)
         except ApiRefused as e:
             seen.refused[name_of(pod)] = e.message
             seen.ring()
+
+
+async def _create_opt_in(
+    stage: DemoStage,
+    seen: Observations,
+    say: Callable[[str], None],
+    disturb: Callable[[], Awaitable[None]],
+) -> None:
+    """Once the others have their cards: none of them comes to this node then."""
+    opt_in, first = stage.scene.opt_in, evaluating.expected(stage.scene.first_pods)
+    if opt_in is None:
+        return
+    with suppress(TimeoutError):  # what does not run then is printed as such
+        async with asyncio.timeout(_SEEN_S):
+            await seen.until(lambda: all(evaluating.runs(seen, name) for name in first))
+    say(f"creating {len(opt_in.pods)} pods of dialects that are named first, on {opt_in.node.name}")
+    await stage.join(opt_in.node, HARD)
+    await disturb()
+    for pod in opt_in.pods:
+        await insist(stage.kube, paths.in_core(pod["metadata"]["namespace"], "pods"), pod)
 
 
 async def _kill(stage: DemoStage, say: Callable[[str], None]) -> None:
@@ -239,7 +265,7 @@ async def _wait_for_samples(
     stage: DemoStage, seen: Observations, say: Callable[[str], None]
 ) -> None:
     """Wait until all there is to see was seen, or too much time has passed."""
-    running = evaluating.expected(stage.scene)
+    running = evaluating.expected(stage.scene.pods)
     say(f"waiting until {len(running)} pods run and were measured")
 
     def enough() -> bool:
@@ -259,22 +285,23 @@ async def _wait_for_samples(
 async def _gather(stage: DemoStage, seen: Observations) -> Evidence:
     scene: Scenario = stage.scene
     explained = {}
+    vendors = load().vendors.values()
+    hooked = frozenset(vendor.name for vendor in vendors if vendor.hooked)
     for name in sorted(WAITS):
         namespace, _, short = name.partition("/")
         explained[name] = await _explained(stage, namespace, short)
-    said = {}
+    found = {}
     for grant in evaluating.grants(seen).values():
         folder = stage.node_folder(grant.node)
-        for container in dict.fromkeys(s.container for s in grant.shares):
-            found = await asyncio.to_thread(container_record, folder, grant.uid, container)
-            if found is not None and hooked(found):
-                lines = await asyncio.to_thread(printed, folder, grant.uid, container)
-                said[grant.uid, container] = lines
+        for container in evaluating.hooked_containers(grant, hooked):
+            one = await asyncio.to_thread(inside, folder, grant.uid, container)
+            found[grant.uid, container] = one
     await asyncio.sleep(1)  # the last spans are on their way
     traced, trace = _trace(stage, seen)
     return Evidence(
-        scene=scene, seen=seen, explained=explained, said=said, traced=traced, trace=trace
-    )
+        scene=scene, seen=seen, explained=explained, hooked=hooked, inside=found, traced=traced,
+        trace=trace,
+    )  # fmt: skip
 
 
 async def _explained(stage: DemoStage, namespace: str, name: str) -> PodExplanation:
@@ -294,7 +321,7 @@ async def _explained(stage: DemoStage, namespace: str, name: str) -> PodExplanat
 def _trace(stage: DemoStage, seen: Observations) -> tuple[str, Sequence[Collected]]:
     """The longest trace among the pods that run, and whose it is."""
     found: list[tuple[str, Sequence[Collected]]] = [("", ())]
-    for name in evaluating.expected(stage.scene):
+    for name in evaluating.expected(stage.scene.pods):
         notes = seen.pods.get(name, {}).get("metadata", {}).get("annotations", {})
         found.append((name, stage.collector.trace(notes.get(TRACE_KEY, "--").split("-")[1])))
     return max(found, key=lambda named: len(named[1]))

@@ -1,10 +1,11 @@
-"""What the demo shows: nodes, a quota, and pods, as the YAML files next to this one have them."""
+"""What the demo shows: nodes, dialects, quotas and pods, as the files in `scene` have them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 import yaml
@@ -12,18 +13,36 @@ from msgspec import Struct
 
 from tessera_embedded.node.settings import NodeDescription
 
+DIALECTS: Final = Path(__file__).parent / "scene" / "dialects.yaml"
+"""The configuration of dialects that every service reads."""
+
+
+class OptInDialects(Struct, frozen=True):
+    """Pods of the dialects that are served only where the configuration names them."""
+
+    node: NodeDescription
+    """It joins when the other pods run."""
+    pods: tuple[Mapping[str, Any], ...]
+
 
 class Scenario(Struct, frozen=True):
     """All of it."""
 
     nodes: tuple[NodeDescription, ...]
     quotas: tuple[Mapping[str, Any], ...]
-    pods: tuple[Mapping[str, Any], ...]
+    first_pods: tuple[Mapping[str, Any], ...]
+    """The pods that are there from the beginning."""
+    opt_in: OptInDialects | None = None
+
+    @property
+    def pods(self) -> tuple[Mapping[str, Any], ...]:
+        """All pods but those of later acts."""
+        return (*self.first_pods, *(self.opt_in.pods if self.opt_in is not None else ()))
 
     @property
     def all_nodes(self) -> list[str]:
-        """Names of the scene's nodes, and of those that later acts bring."""
-        later = ("lending", "plans")
+        """Names of the scene's nodes, and of those that join later."""
+        later = ("opt_in", "lending", "plans")
         acts = (yaml.safe_load(_file(f"{act}.yaml"))["node"]["name"] for act in later)
         return [*(node.name for node in self.nodes), *acts]
 
@@ -47,13 +66,17 @@ def _file(name: str) -> str:
 
 def read_scenario() -> Scenario:
     """The scene of the package."""
-    folder = files(__package__) / "scene"
-    nodes = yaml.safe_load((folder / "nodes.yaml").read_text())
     return Scenario(
-        nodes=msgspec.convert(nodes, tuple[NodeDescription, ...]),
-        quotas=tuple(yaml.safe_load_all((folder / "quota.yaml").read_text())),
-        pods=tuple(yaml.safe_load_all((folder / "pods.yaml").read_text())),
+        nodes=msgspec.convert(yaml.safe_load(_file("nodes.yaml")), tuple[NodeDescription, ...]),
+        quotas=tuple(yaml.safe_load_all(_file("quota.yaml"))),
+        first_pods=tuple(yaml.safe_load_all(_file("pods.yaml"))),
+        opt_in=read_opt_in(),
     )
+
+
+def read_opt_in() -> OptInDialects:
+    """The part of the dialects that have to be named."""
+    return msgspec.convert(yaml.safe_load(_file("opt_in.yaml")), OptInDialects)
 
 
 def name_of(pod: Mapping[str, Any]) -> str:

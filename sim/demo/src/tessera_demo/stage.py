@@ -17,17 +17,17 @@ from msgspec.structs import replace
 from tessera_cli.errors import CommandError
 from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD_HOST
 from tessera_core.registry.kube_scheduler_config import configuration, profiles
-from tessera_core.registry.registry import load
 from tessera_core.trust import fencing
 from tessera_demo import accounts
 from tessera_demo.api_objects import insist
 from tessera_demo.installation import install_definitions, install_policies
 from tessera_demo.processes import Programs, open_programs
-from tessera_demo.scenario import Scenario
+from tessera_demo.scenario import DIALECTS, Scenario
 from tessera_embedded.collector import Collector, open_collector
 from tessera_embedded.nats_server import NatsServer, open_nats
 from tessera_embedded.node.settings import NodeDescription
 from tessera_embedded.ports import reserved_ports
+from tessera_runtime import dialect_config
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
@@ -39,7 +39,7 @@ NAMESPACE: Final = "tessera-system"
 CLUSTER: Final = "demo"
 _READY_S: Final = 120.0
 _LOOK_S: Final = 0.1
-_HARD: Final = {"TESSERA_LENDING_ENABLED": "false"}
+HARD: Final = {"TESSERA_LENDING_ENABLED": "false"}
 """Agents of the scene's own nodes: what a container may use is to be seen, not what it is lent."""
 _INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "VIRTUAL_ENV")
 
@@ -66,7 +66,7 @@ class NodeSurroundings(Struct, frozen=True):
     base: Mapping[str, str]
     """Variables of every process."""
     traced: Mapping[str, str]
-    """The same for processes that print what they do."""
+    """The same for Tessera's services: where traces go, which dialects are served."""
 
 
 class DemoStage:
@@ -165,6 +165,7 @@ async def open_stage(
             **base,
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
             "OTEL_BSP_SCHEDULE_DELAY": "500",
+            "TESSERA_DIALECTS_FILE": str(DIALECTS),
         }
         say("starting the API server")
         known = folder / "accounts.json"
@@ -210,7 +211,7 @@ async def open_stage(
             "TESSERA_COUNT_EVERY_S": "1", "TESSERA_STATUS_WRITE_S": "2",
         })  # fmt: skip
         for node in scene.nodes:
-            await stage.join(node, _HARD)
+            await stage.join(node, HARD)
         yield stage
 
 
@@ -229,7 +230,7 @@ async def _start_scheduler(stage: DemoStage, env: Mapping[str, str]) -> None:
         "TESSERA_VISIBILITY_HTTP_PORT": str(ports.visibility),
         "TESSERA_VISIBILITY_SERVICE_PORT": str(ports.visibility),
     })  # fmt: skip
-    registry = load()
+    registry = await asyncio.to_thread(dialect_config.load, DIALECTS)
     file = stage.folder / "kube-scheduler.json"
     config = configuration(registry, f"http://{local}:{ports.extender}", profiles(registry))
     await asyncio.to_thread(file.write_bytes, msgspec.json.encode(config))
