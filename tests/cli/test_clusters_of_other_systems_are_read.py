@@ -258,6 +258,66 @@ def test_what_other_schedulers_gave_is_counted_where_it_is(
     assert [c["index"] for c in ran.pods[0]["cards"]] == [index]
 
 
+def labelled(name: str, capacity: dict[str, str], **labels: str) -> dict[str, Any]:
+    """A node of two T4 as NVIDIA's plugin and GPU Feature Discovery show it."""
+    made = node(name, 0, capacity=capacity)
+    made["metadata"]["labels"] = {
+        f"nvidia.com/gpu.{label.replace('_', '-')}": value
+        for label, value in {
+            "count": "2",
+            "memory": "15360",
+            "product": "Tesla-T4",
+            **labels,
+        }.items()
+    }
+    return made
+
+
+def of_kai(name: str, fraction: str) -> dict[str, Any]:
+    made = pod(name, {}, namespace="ml", annotations={"gpu-fraction": fraction})
+    made["metadata"]["labels"] = {"kai.scheduler/queue": "ml"}
+    made["spec"]["schedulerName"] = "kai-scheduler"
+    return made
+
+
+def test_a_cluster_of_kai_is_planned(tessera: Tessera) -> None:
+    holds = bound("gpu-reservation-k-x7", "", "k")
+    holds["metadata"] = {
+        "name": "gpu-reservation-k-x7", "namespace": "kai-resource-reservation",
+        "labels": {"app": "kai-resource-reservation", "runai-gpu-group": "x7"},
+        "annotations": {"run.ai/reserve_for_gpu_index": "GPU-aa"},
+    }  # fmt: skip
+    holds["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "1"}
+    runs = of_kai("runs", "0.5")
+    runs["metadata"]["labels"]["runai-gpu-group"] = "x7"
+    runs["spec"]["nodeName"], runs["status"] = "k", {"phase": "Running"}
+    parts = {"large": "0.75", "small": "0.25", "half": "0.5", "waits": "0.25"}
+    asks = [of_kai(name, part) for name, part in parts.items()]
+    cluster = labelled("k", {"nvidia.com/gpu": "2"}, replicas="1", sharing_strategy="none")
+    ran = tessera("place", "-f", "-", "-o", "json", stdin=text(cluster, holds, runs, *asks))
+    assert ran.verdicts == {**dict.fromkeys(parts, "placed"), "waits": "waiting"}
+    cards = {answer["name"]: answer["cards"] for answer in ran.pods if answer["cards"]}
+    assert {name: (c["index"], c["memory_mib"]) for name, (c,) in cards.items()} == {
+        "large": (1, 11520), "small": (1, 3840), "half": (0, 7680),
+    }  # fmt: skip
+
+
+def test_a_cluster_of_replicas_is_planned(tessera: Tessera) -> None:
+    """Two cards of four replicas each, three of which run and are written on no pod."""
+    cluster = labelled("r", {"nvidia.com/gpu.shared": "8"}, replicas="4", sharing_strategy="mps")
+    runs = []
+    for i in range(3):
+        one = pod(f"runs-{i}", {"nvidia.com/gpu.shared": "1"})
+        one["spec"]["nodeName"], one["status"] = "r", {"phase": "Running"}
+        runs.append(one)
+    asks = [pod(f"p{i}", {"nvidia.com/gpu.shared": "1"}) for i in range(6)]
+    ran = tessera("place", "-f", "-", "-o", "json", stdin=text(cluster, *runs, *asks))
+    assert ran.verdicts == {**{f"p{i}": "placed" for i in range(5)}, "p5": "waiting"}
+    cards = [c for answer in ran.pods for c in answer["cards"]]
+    assert [c["memory_mib"] for c in cards] == [3840] * 5
+    assert {c["cores_percent"] for c in cards} == {25}
+
+
 def test_our_own_grant_is_read_back(tessera: Tessera) -> None:
     first = tessera("place", "-f", "-", "-o", "json", stdin=text(node(), pod("a", uid="u1")))
     placed = pod("a", uid="u1", annotations=first.pods[0]["annotations"])
