@@ -38,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`make faults` sets these."""
     group = parser.getgroup("faults")
     group.addoption("--rounds", type=int, default=10, help="how often processes are killed")
+    group.addoption("--only", default="", help="the one fault that happens, by its function's name")
     group.addoption("--seed", type=int, default=0, help="of all choices; 0 = another each time")
 
 

@@ -1,5 +1,6 @@
 """Everything that may happen to an installation happens to one, each for as long as it takes to be
-sure: `make faults`. `make e2e` does the same in short."""
+sure: `make faults`. `make e2e` does the same in short. One alone:
+`make faults ARGS="-k whatever --only the_bus_is_away"`."""
 
 import pytest
 
@@ -12,12 +13,15 @@ from tests.node.dialects import DIALECTS, ISOLATED
 
 @pytest.mark.faults
 async def test_whatever_happens_nothing_is_granted_twice_lost_or_disturbed(
-    open_installed: OpenCluster, set_stage: SetStage
+    open_installed: OpenCluster, set_stage: SetStage, request: pytest.FixtureRequest
 ) -> None:
+    only = request.config.getoption("--only", "")
+    faults = [fault for fault in FAULTS if only in ("", fault.__name__)]
+    assert faults, f"--only {only}: write one of {[fault.__name__ for fault in FAULTS]}"
     async with open_installed() as cluster:
         for name, (limits, _) in DIALECTS.items():
             labels = ISOLATED if name == "koordinator" else {}
             await pods.start(cluster, name, limits, labels=labels)
         stage = await set_stage(cluster, long=True)
-        for fault in FAULTS:
+        for fault in faults:
             await timed(fault, stage)
