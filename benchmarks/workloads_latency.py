@@ -18,7 +18,7 @@ from benchmarks.workloads_closed import speeds
 from tessera_core.fleet.arrays import Bools, Floats
 
 SLOW: Final = 4.0
-"""Requests that take longer than so many times their own work are slow."""
+"""A request that takes longer than so many times its own work is slow."""
 MOST: Final = 100.0
 """What a request takes at most here: the service gets less than it needs, and its queue grows."""
 _FULL: Final = 100.0
@@ -35,10 +35,10 @@ def latencies(wants: Floats, limits: Floats, room: Floats, serving: Bools) -> Fl
 
 
 class LatencyHistogram:
-    """Sums of requests by latency; a service that wants twice as much has twice as many."""
+    """How long services answered how fast: all count alike, however many requests they have."""
 
     def __init__(self) -> None:
-        """No request came."""
+        """Nobody served."""
         self._edges = np.geomspace(1, MOST, _BINS)
         self._sums = np.zeros(_BINS + 1)
 
@@ -50,10 +50,10 @@ class LatencyHistogram:
         found = latencies(wants[cards], limits[cards], room[cards], serving[cards])
         which = serving[cards] & (wants[cards] > 0)
         bins = np.searchsorted(self._edges, found[which])
-        self._sums += np.bincount(bins, wants[cards][which], _BINS + 1)
+        self._sums += np.bincount(bins, minlength=_BINS + 1)
 
     def percentile(self, percent: float) -> float:
-        """So many percent of requests take no longer; 0 without any."""
+        """For so many percent of the time requests take no longer; 0 without any."""
         total = self._sums.sum()
         if not total:
             return 0.0
@@ -61,7 +61,7 @@ class LatencyHistogram:
         return float(self._edges[min(place, _BINS - 1)])
 
     def slow_percent(self) -> float:
-        """Requests that take longer than `SLOW`."""
+        """Percent of the time in which requests take longer than `SLOW`."""
         total = self._sums.sum()
         slow = self._sums[np.searchsorted(self._edges, SLOW) + 1 :].sum()
         return float(100 * slow / total) if total else 0.0
