@@ -99,6 +99,15 @@ def test_bundles_do_not_hold_half_of_each_other(tessera: Tessera) -> None:
     assert placed(planned(tessera, node(cards=4), *pods)) == {"a1", "a2", "b1", "b2"}
 
 
+def test_one_gang_that_names_another_makes_a_bundle_of_both(tessera: Tessera) -> None:
+    pods = [koord(f"b{n}", "b") for n in (1, 2)]
+    pods += [koord(f"a{n}", "a", bundle="ab") for n in (1, 2)]
+    ran = planned(tessera, node(cards=3), *pods)
+    assert placed(ran) == set()
+    assert [gang["bundle"] for gang in ran.gangs.values()] == [["default/a", "default/b"]] * 2
+    assert len(placed(planned(tessera, node(cards=4), *pods))) == 4
+
+
 def test_a_bundle_waits_for_all_its_gangs(tessera: Tessera) -> None:
     """GB4: b has enough, a of its bundle has not"""
     notes = {KOORD + "min-available": "3"}
@@ -128,6 +137,8 @@ def test_a_member_behind_a_foreign_gate_may_still_come(tessera: Tessera) -> None
     ran = planned(tessera, node(cards=8), group("a", minMember=3), *members("a", 2), gated)
     assert one_gang(ran)["verdict"] == "waiting"
     assert "default/a3 cannot be placed: spec.schedulingGates" in one_gang(ran)["message"]
+    assert set(ran.verdicts.values()) == {"waiting"}
+    assert "kueue.x-k8s.io/admission: others open it" in ran.pods[2]["message"]
 
 
 def test_roles_of_volcano_are_part_of_the_minimum(tessera: Tessera) -> None:
@@ -338,6 +349,24 @@ def test_a_cap_counts_the_whole_gang(tessera: Tessera) -> None:
     assert one_gang(ran)["verdict"] == "waiting"
 
 
+def test_an_elastic_quota_of_the_namespace_counts(tessera: Tessera) -> None:
+    """Two namespaces may have plain quotas of one name; the gang is in that of its own."""
+    quotas = [
+        {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "ElasticQuota",
+            "metadata": {"name": "gpus", "namespace": namespace},
+            "spec": {"max": {"nvidia.com/gpu": most}},
+        }
+        for namespace, most in (("other", 8), ("default", 1))
+    ]  # fmt: skip
+    gang = group("g", "scheduling.x-k8s.io/v1alpha1", minMember=2)
+    pods = [pod(f"g{n}", CARD, labels={"scheduling.x-k8s.io/pod-group": "g"}) for n in (1, 2)]
+    ran = planned(tessera, node(), *quotas, gang, *pods)
+    assert one_gang(ran)["message"] == (
+        "ElasticQuota default/gpus allows 1 cards of nvidia, 0 used, 2 asked"
+    )
+
+
 def test_queues_are_named_in_the_order_in_which_they_would_be_served(
     tessera: Tessera, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -417,6 +446,12 @@ def test_a_group_without_pods_is_named(tessera: Tessera) -> None:
         ([group("g", minMember="two")], 'spec.minMember: "two": write a whole number'),
         ([group("g"), group("g")], "PodGroup default/g is there twice: remove one of the two"),
         ([queue("q", weight=0)], "spec.weight: 0: write 1 to 65535"),
+        ([queue("q", weight="x")], 'spec.weight: "x": write a whole number'),
+        ([queue("q", guarantee={"resource": "x"})], "spec.guarantee.resource"),
+        (
+            [queue("q", deserved={"cpu": []})],
+            "spec.deserved[cpu]: a list of 0: write a whole number",
+        ),
         ([queue("q"), queue("q")], "Queue q is there twice: remove one of the two"),
     ],
 )

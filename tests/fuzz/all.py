@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tests.fuzz import decoding, limitsreader, placing, pods, requests, usages
+from tests.fuzz import decoding, gangs, limitsreader, placing, pods, requests, usages
 from tests.fuzz.fuzzer import Fuzzer
 
 FUZZERS: Final[dict[str, Callable[[], Fuzzer]]] = {
@@ -14,6 +14,7 @@ FUZZERS: Final[dict[str, Callable[[], Fuzzer]]] = {
     "decoding": decoding.decoding,
     "pods": pods.pods,
     "placing": placing.placing,
+    "gangs": gangs.gangs,
     "usages": usages.usages,
     "limitsreader": limitsreader.limitsreader,
 }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from tessera_core.usage.smoother import Smoother
 from tessera_runtime.http.fast_request import UNKNOWN, FastRequest
 from tessera_schema.cards import Card
 from tessera_schema.messages.device_reports import NodeUsage
-from tests.fuzz import decoding, limitsreader, placing, pods, requests, usages
+from tests.fuzz import decoding, gangs, limitsreader, placing, pods, requests, usages
 from tests.fuzz.fuzzer import Found, Fuzzer, fuzz
 
 
@@ -106,6 +109,17 @@ def test_a_command_that_breaks_on_some_manifest_is_found() -> None:
 
 def test_a_command_that_ends_otherwise_is_found() -> None:
     assert "exit status 3" in finds(placing.placing(lambda _: 3))
+
+
+def test_a_command_that_places_half_a_gang_is_found() -> None:
+    def halves(arguments: Sequence[str]) -> int:
+        with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), "utf-8")) as out:
+            status = run(arguments)
+        out.seek(0)
+        sys.stdout.write(out.read().replace('"placed":2', '"placed":0'))
+        return status
+
+    assert "is placed, and default/" in finds(gangs.gangs(halves))
 
 
 def test_a_smoother_that_breaks_on_some_usage_is_found() -> None:

@@ -81,6 +81,12 @@ def in_no_gang(pod: Pod, why: str) -> PlanOutcome:
     return PlanOutcome(pod=pod, verdict=Verdict.REJECTED, message=why, reasons=(reason,))
 
 
+def barred(pod: Pod, why: str) -> PlanOutcome:
+    """The answer for a member that others than Tessera hold back."""
+    reason = UnmetReason(reason=Reason.GANG_WAITING, message=why)
+    return PlanOutcome(pod=pod, verdict=Verdict.WAITING, message=why, reasons=(reason,))
+
+
 def without_group_warning(outcome: PlanOutcome) -> PlanOutcome:
     """The outcome without the warning that pods of a group are placed one by one."""
     text = group_warning(outcome.pod)

@@ -14,6 +14,7 @@ from tessera_core.admission.admit import AdmittedPod
 from tessera_core.gang_planner.answers import (
     GangNotPlaced,
     GangOutcome,
+    barred,
     in_no_gang,
     not_placed,
     waits,
@@ -66,8 +67,10 @@ class GangPlanner:
             return {uid: in_no_gang(pod, self.catalog.refused[uid])}
         gang_id = self.catalog.of_pod.get(uid)
         members = None if gang_id is None else self.catalog.gangs[gang_id]
-        if members is None or pod.name in members.barred or not _is_gang(members.gang):
+        if members is None or not _is_gang(members.gang) or self._planner.left_to_others(pod):
             return None
+        if pod.name in members.barred:
+            return {uid: barred(pod, f"gang {members.gang.key}: {members.barred[pod.name]}")}
         return self._plan(members.gang, now_ns)
 
     def warnings(self) -> Iterator[str]:

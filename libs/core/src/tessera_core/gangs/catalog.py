@@ -82,7 +82,27 @@ def read_gangs(pods: Iterable[Pod], groups: Iterable[Gang], bar: Bar = lambda _:
             del of_pod[pod.metadata.uid]
         left = [pod for pod in found if pod.metadata.uid in of_pod]
         gangs[gang_id] = _sorted(_checked(gang, left), left, bar)
-    return GangCatalog(gangs, of_pod, refused)
+    return GangCatalog(_bundled(gangs), of_pod, refused)
+
+
+def _bundled(gangs: Mapping[str, GangMembers]) -> dict[str, GangMembers]:
+    """The gangs with bundles that are the same for all of a bundle: one gang that names another one
+    is enough."""
+    bundle_of: dict[str, set[str]] = {}
+    for gang_id, members in gangs.items():
+        prefix = members.gang.origin.value
+        joined = {gang_id, *(f"{prefix}/{key}" for key in members.gang.bundle)}
+        for each in tuple(joined):
+            joined |= bundle_of.get(each, set())
+        bundle_of |= dict.fromkeys(joined, joined)
+    return {
+        gang_id: replace(members, gang=_in_bundle(members.gang, bundle_of[gang_id]))
+        for gang_id, members in gangs.items()
+    }
+
+
+def _in_bundle(gang: Gang, ids: Iterable[str]) -> Gang:
+    return replace(gang, bundle=tuple(sorted(each.partition("/")[2] for each in ids)))
 
 
 def _of_pods(named: NamedGroup, pods: Sequence[Pod]) -> Gang:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from tessera_core.dialect_kit.contract import BadLimit, QuotaUnit
-from tessera_core.gangs.queues import VOLCANO_QUEUE, QueueDimension, QueueOrigin, QueueSpec
+from tessera_core.gangs.queues import (
+    PLAIN_QUOTA,
+    VOLCANO_QUEUE,
+    QueueDimension,
+    QueueOrigin,
+    QueueSpec,
+)
 from tessera_core.kube.quantity import BadQuantity, quantity_milli, quantity_value
 from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.kube import ObjectMeta, Quantity
@@ -18,28 +24,43 @@ _ROOT: Final = "root"
 _QUOTA_ROOT: Final = "koordinator-root-quota"
 _LABEL: Final = "quota.scheduling.koordinator.sh/"
 _CPU: Final = "cpu"
-_AMOUNTS: Final = "write a mapping of resources to amounts"
 _LARGEST_WEIGHT: Final = 65535
 _decode_amounts: Final = msgspec.json.Decoder(dict[str, Quantity]).decode
+
+
+class QueueGuarantee(Struct, frozen=True):
+    """Volcano: what is never lent."""
+
+    resource: dict[str, Quantity] = {}
+
+
+class QueueObjectSpec(Struct, frozen=True, rename="camel"):
+    """What of a Queue's or an ElasticQuota's spec is read."""
+
+    weight: int = 1
+    capability: dict[str, Quantity] = {}
+    deserved: dict[str, Quantity] = {}
+    guarantee: QueueGuarantee = QueueGuarantee()
+    reclaimable: bool = True
+    parent: str = ""
+    priority: int = 0
+    dequeue_strategy: str = "traverse"
+    min: dict[str, Quantity] = {}
+    max: dict[str, Quantity] = {}
+
+
+class QueueObjectStatus(Struct, frozen=True):
+    """Volcano: whether the queue takes pods."""
+
+    state: str = "Open"
 
 
 class QueueObject(Struct, frozen=True):
     """A Volcano Queue or an ElasticQuota, as it is written."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: dict[str, Any] = {}
-    status: dict[str, Any] = {}
-
-
-class _VolcanoSpec(Struct, frozen=True, rename="camel"):
-    weight: int = 1
-    capability: dict[str, Quantity] = {}
-    deserved: dict[str, Quantity] = {}
-    guarantee: dict[str, Any] = {}
-    reclaimable: bool = True
-    parent: str = ""
-    priority: int = 0
-    dequeue_strategy: str = "traverse"
+    spec: QueueObjectSpec = QueueObjectSpec()
+    status: QueueObjectStatus = QueueObjectStatus()
 
 
 class QueueReader:
@@ -78,32 +99,28 @@ class QueueReader:
         return total
 
     def _volcano(self, written: QueueObject) -> QueueSpec:
-        spec = _convert(written.spec, _VolcanoSpec)
+        spec, state = written.spec, written.status.state or "Open"
         if not 1 <= spec.weight <= _LARGEST_WEIGHT:
             raise BadLimit("spec.weight", spec.weight, f"write 1 to {_LARGEST_WEIGHT}")
         if spec.priority < 0:
             raise BadLimit("spec.priority", spec.priority, "write 0 or more")
         if spec.dequeue_strategy not in ("traverse", "fifo"):
             raise BadLimit("spec.dequeueStrategy", spec.dequeue_strategy, "write traverse or fifo")
-        state = written.status.get("state") or written.spec.get("state") or "Open"
-        reserved = spec.guarantee.get("resource") or {}
-        if not isinstance(reserved, dict):
-            raise BadLimit("spec.guarantee.resource", reserved, _AMOUNTS)
         return QueueSpec(
             origin=VOLCANO_QUEUE, name=written.metadata.name,
             parent="" if spec.parent == _ROOT else spec.parent,
-            guarantee=self.amounts("spec.guarantee.resource", reserved),
+            guarantee=self.amounts("spec.guarantee.resource", spec.guarantee.resource),
             deserved=self.amounts("spec.deserved", spec.deserved),
             cap=self.amounts("spec.capability", spec.capability),
             weight=spec.weight, priority=spec.priority, reclaimable=spec.reclaimable,
-            fifo=spec.dequeue_strategy == "fifo", open=state == "Open", state=str(state),
+            fifo=spec.dequeue_strategy == "fifo", open=state == "Open", state=state,
             created=written.metadata.creation_timestamp or "",
         )  # fmt: skip
 
     def _elastic(self, origin: QueueOrigin, written: QueueObject) -> QueueSpec:
         meta = written.metadata
-        least = self._elastic_amounts(written, "min")
-        most = self._elastic_amounts(written, "max")
+        least = self.amounts("spec.min", written.spec.min)
+        most = self.amounts("spec.max", written.spec.max)
         for dimension, amount in least.items():
             if amount > most.get(dimension, amount):
                 raise BadLimit("spec.min", amount, f"write at most spec.max, {most[dimension]:g}")
@@ -114,17 +131,11 @@ class QueueReader:
         if key in meta.annotations:
             weights = self.amounts(f"metadata.annotations[{key}]", _weights(meta.annotations[key]))
         return QueueSpec(
-            origin=origin, name=meta.name, namespace=meta.namespace or "default",
+            origin=origin, name=_name(origin, meta), namespace=meta.namespace or "default",
             parent="" if parent == _QUOTA_ROOT else parent,
             guarantee={} if lends else least, deserved=least, cap=most, weights=weights,
             created=meta.creation_timestamp or "",
         )  # fmt: skip
-
-    def _elastic_amounts(self, written: QueueObject, name: str) -> dict[QueueDimension, float]:
-        found = written.spec.get(name) or {}
-        if not isinstance(found, dict):
-            raise BadLimit(f"spec.{name}", found, _AMOUNTS)
-        return self.amounts(f"spec.{name}", found)
 
 
 def _weights(text: str) -> dict[str, Quantity]:
@@ -135,11 +146,6 @@ def _weights(text: str) -> dict[str, Quantity]:
         raise BadLimit(field, text, 'write JSON such as {"cpu": 2}') from e
 
 
-def _convert(spec: dict[str, Any], wanted: type[_VolcanoSpec]) -> _VolcanoSpec:
-    try:
-        return msgspec.convert(spec, wanted)
-    except msgspec.ValidationError as e:
-        what, _, path = str(e).partition(" - at `$.")
-        field = path.rstrip("`")
-        value = spec.get(field.partition("[")[0].partition(".")[0])
-        raise BadLimit(f"spec.{field}" if field else "spec", value, what) from e
+def _name(origin: QueueOrigin, meta: ObjectMeta) -> str:
+    """Koordinator's quotas are known by their names in the whole cluster, plain ones are not."""
+    return f"{meta.namespace or 'default'}/{meta.name}" if origin == PLAIN_QUOTA else meta.name

@@ -132,5 +132,6 @@ class ClusterQueues:
                 queues: Mapping[str, QueueSpec] = self._trees[origin].queues
                 own = sorted(q.name for q in queues.values() if q.namespace == namespace)
                 if own:
-                    return origin, namespace if namespace in own else own[0]
+                    alike = (name for name in own if name.rpartition("/")[2] == namespace)
+                    return origin, next(alike, own[0])
         return None

@@ -39,7 +39,7 @@ class GangObjects:
         self.pods: list[Pod] = []
         """Every pod that may count for a gang, those that have ended among them."""
         self._groups: dict[str, Gang] = {}
-        self._queues: dict[tuple[str, str], QueueSpec] = {}
+        self._queues: dict[tuple[str, str, str], QueueSpec] = {}
         self._reader = QueueReader(registry)
 
     def add_group(self, item: Item) -> None:
@@ -68,7 +68,7 @@ class GangObjects:
             queue = self._reader.read(QUEUE_KINDS[item.group, item.kind], written)
         except BadLimit as e:
             raise Malformed(where, e.field, named(e.value), e.remedy) from e
-        key = item.group, queue.name
+        key = item.group, queue.namespace, queue.name
         if key in self._queues:
             raise Repeated(where, f"{queue.where} is there twice", "remove one of the two")
         self._queues[key] = queue
