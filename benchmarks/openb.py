@@ -6,6 +6,8 @@ folder cluster-trace-gpu-v2023/csv; not part of this project). Method: `openb_ru
     python benchmarks/openb.py DIR [--trace NAME] [--policy NAME] [--seeds N] [--json]
     python benchmarks/openb.py DIR --departures [--jobs N]
                                                     pods leave, too: `openb_departures`
+    python benchmarks/openb.py DIR [--others K] [--processor M]
+                                                    the same with hosts in more demand, made up
     python benchmarks/openb.py DIR --history [--other NAME]
                                                     pack with less to learn from: `openb_history`
 """
@@ -24,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import openb_departures, openb_history
 from benchmarks.openb_run import POLICIES, Outcome, run
-from benchmarks.openb_trace import Malformed, Trace, read
+from benchmarks.openb_trace import Malformed, Trace, made_up, read
 
 FIRST_SEED = 42
 
@@ -83,6 +85,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes of --departures")
     parser.add_argument("--history", action="store_true", help="pack with less to learn from")
     parser.add_argument("--other", metavar="NAME", help="a trace for --history to learn from")
+    parser.add_argument("--others", type=float, default=1, help="pods without cards, times this")
+    parser.add_argument("--processor", type=float, default=1, help="asked with cards, times this")
     args = parser.parse_args()
     if args.seeds < 1:
         parser.error("--seeds: write 1 or more")
@@ -91,6 +95,10 @@ def main() -> None:
         other = read(args.dir, args.other) if args.other else None
     except Malformed as e:
         sys.exit(str(e))
+    if (args.others, args.processor) != (1, 1):
+        if min(args.others, args.processor) < 0:
+            parser.error("--others, --processor: write 0 or more")
+        trace = made_up(trace, args.others, args.processor)
     seeds = range(FIRST_SEED, FIRST_SEED + args.seeds)
     if args.departures:
         policies = args.policy or openb_departures.COMPARED

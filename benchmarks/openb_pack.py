@@ -17,28 +17,50 @@ from tessera_core.placement.packing.whole_node_reserve import WholeNodeReserve, 
 
 
 class Pack:
-    """Policy A."""
+    """Policy A; or B, balanced and with whole nodes kept back."""
 
     def __init__(
-        self, cluster: Cluster, counts: Mapping[Shape, float], *, balanced: bool = False
+        self, cluster: Cluster, counts: Mapping[Shape, float], *, reserve: bool | None = None
     ) -> None:
-        """`counts`: how often each shape was asked for in the past."""
-        self._cluster, self._balanced = cluster, balanced
+        """`counts`: how often each shape was asked for in the past. `reserve`: B; None = where the
+        past says that hosts will be short, as the product does."""
+        self._cluster = cluster
         self.kinds = kinds(cluster)
         self._asks: dict[Shape, DemandShape] = {}
         self.forecast = learn(self.kinds, self._past(counts))
+        self.balanced = self.forecast.short if reserve is None else reserve
         self._scarce = scarcity(cluster.rows(None), self.forecast)
         self._kept = LossCache(len(cluster.cards))
+        size = int(cluster.cards.max())
+        nodes = whole_nodes(cluster.cards, cluster.model, size)
+        self._reserve = WholeNodeReserve(nodes, size, self.forecast.many)
+        self._idle: Ints = (cluster.free == CARD).sum(1)
+        self._settle()
 
     def choose(self, shape: Shape) -> Place | None:
         """See `Policy`."""
         steps = self.steps(shape)
-        row = int(steps.argmin())
-        return None if steps[row] == np.inf else self.place(shape, row)
+        rows = np.flatnonzero(steps < np.inf)
+        if not len(rows):
+            return None
+        for column in (*self._columns(shape), steps):
+            values = column[rows]
+            rows = rows[values == values.min()]
+        return self.place(shape, int(rows[0]))
 
     def changed(self, row: int) -> None:
         """See `Policy`."""
         self._kept.changed(row)
+        self._idle[row] = (self._cluster.free[row] == CARD).sum()
+        self._settle()
+
+    def _columns(self, shape: Shape) -> list[Floats]:
+        return self._reserve.columns(shape.cards, self._idle) if self.balanced else []
+
+    def _settle(self) -> None:
+        if self.balanced:
+            capacity = float(self._cluster.cards.sum())
+            self._reserve.settle(self._idle, capacity - self._cluster.allocated / CARD)
 
     def place(self, shape: Shape, row: int) -> Place:
         """The best cards of a row that fits, as it was worked out last."""
@@ -56,7 +78,7 @@ class Pack:
             rows = self._cluster.rows(at)
             now = room(rows, self.forecast, self._scarce if at is None else self._scarce[at])
             found = losses(
-                rows, self._demand_shape(shape), self.forecast, balanced=self._balanced, now=now
+                rows, self._demand_shape(shape), self.forecast, balanced=self.balanced, now=now
             )
             first = found.cards[:, 0] if shape.cards else np.zeros(len(found.node), np.int64)
             return found.steps, first
@@ -70,46 +92,15 @@ class Pack:
 
     def _past(self, counts: Mapping[Shape, float]) -> Demand:
         with_cards = [(shape, count) for shape, count in counts.items() if shape.cards]
+        asked = sum(shape.milli_in_all * count for shape, count in with_cards)
+        others = sum(shape.cpu * count for shape, count in counts.items() if not shape.cards)
+        capacity = CARD * float(self._cluster.cards.sum())
         return Demand(
+            held_cpu=others * capacity / asked if asked else 0,
             asks=tuple((self._demand_shape(shape), float(count)) for shape, count in with_cards),
             cpu=float(sum(shape.cpu * count for shape, count in with_cards)),
             memory=float(sum(shape.memory * count for shape, count in with_cards)),
         )
-
-
-class PackReserve:
-    """Policy B: balanced, with whole nodes kept back."""
-
-    def __init__(self, cluster: Cluster, counts: Mapping[Shape, float]) -> None:
-        """See `Pack`."""
-        self._cluster = cluster
-        self._pack = Pack(cluster, counts, balanced=True)
-        size = int(cluster.cards.max())
-        nodes = whole_nodes(cluster.cards, cluster.model, size)
-        self._reserve = WholeNodeReserve(nodes, size, self._pack.forecast.many)
-        self._idle: Ints = (cluster.free == CARD).sum(1)
-        self._settle()
-
-    def choose(self, shape: Shape) -> Place | None:
-        """See `Policy`."""
-        steps = self._pack.steps(shape)
-        rows = np.flatnonzero(steps < np.inf)
-        if not len(rows):
-            return None
-        for column in (*self._reserve.columns(shape.cards, self._idle), steps):
-            values = column[rows]
-            rows = rows[values == values.min()]
-        return self._pack.place(shape, int(rows[0]))
-
-    def changed(self, row: int) -> None:
-        """See `Policy`."""
-        self._pack.changed(row)
-        self._idle[row] = (self._cluster.free[row] == CARD).sum()
-        self._settle()
-
-    def _settle(self) -> None:
-        capacity = float(self._cluster.cards.sum())
-        self._reserve.settle(self._idle, capacity - self._cluster.allocated / CARD)
 
 
 def kinds(cluster: Cluster) -> CardKinds:

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.openb_cluster import Cluster, Policy
 from benchmarks.openb_fgd import Fgd
-from benchmarks.openb_pack import Pack, PackReserve
+from benchmarks.openb_pack import Pack
 from benchmarks.openb_simple import BestFit, DotProduct, Random
 from benchmarks.openb_trace import Shape, Trace
 
@@ -30,7 +30,8 @@ POLICIES: Mapping[str, Make] = {
     "dot-product": lambda cluster, _counts, _rng: DotProduct(cluster),
     "fgd": lambda cluster, counts, _rng: Fgd(cluster, counts),
     "pack": lambda cluster, counts, _rng: Pack(cluster, counts),
-    "pack-reserve": lambda cluster, counts, _rng: PackReserve(cluster, counts),
+    "pack-plain": lambda cluster, counts, _rng: Pack(cluster, counts, reserve=False),
+    "pack-reserve": lambda cluster, counts, _rng: Pack(cluster, counts, reserve=True),
 }
 
 

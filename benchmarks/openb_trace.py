@@ -93,6 +93,17 @@ def read(folder: Path, name: str) -> Trace:
     return Trace(name, hosts, pods)
 
 
+def made_up(trace: Trace, others: float, processor: float) -> Trace:
+    """A trace whose hosts are in more demand: pods without cards come `others` times as often, and
+    pods with cards ask for `processor` times the processor."""
+    with_cards = [pod for pod in trace.pods if pod.cards]
+    without = [pod for pod in trace.pods if not pod.cards]
+    more = [without[i % len(without)] for i in range(int(others * len(without)))]
+    asking = [pod._replace(cpu=round(processor * pod.cpu)) for pod in with_cards]
+    name = f"{trace.name}, others x{others:g}, processor x{processor:g}"
+    return Trace(name, trace.hosts, [*asking, *more])
+
+
 _HOST = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 MODELS = "gpu_spec"

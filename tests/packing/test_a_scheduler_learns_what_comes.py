@@ -13,7 +13,7 @@ from tessera_core.dialect_kit.contract import Rejected
 from tessera_core.placement.packing.demand_history import ENOUGH, History
 from tessera_core.registry.registry import load
 from tessera_embedded.apiserver.faults import Answer, Cut
-from tessera_scheduler.cache.packing import PackingSettings
+from tessera_scheduler.cache.packing import PackingSettings, ReserveMode
 from tessera_scheduler.cache.packing_history import ENTRY, HISTORY
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_schema.annotation_keys import ORDER_KEY
@@ -115,8 +115,12 @@ async def test_a_pod_can_request_either_order_by_name() -> None:
         assert await place(world, scheduler, "b", order="pack") == "n1"
 
 
-@pytest.mark.parametrize("reserve", [False, True])
-async def test_whole_nodes_are_set_apart_where_that_is_set(reserve: bool) -> None:  # noqa: FBT001  (a parameter)
+@pytest.mark.parametrize(
+    ("reserve", "columns"), [(ReserveMode.NEVER, 0), (ReserveMode.ALWAYS, 1), (ReserveMode.AUTO, 0)]
+)
+async def test_whole_nodes_are_set_apart_where_that_is_set(
+    reserve: ReserveMode, columns: int
+) -> None:
     world = FakeCluster()
     write(world, a_past(world))
     config = msgspec.structs.replace(settings(), packing=PackingSettings(reserve=reserve))
@@ -125,7 +129,7 @@ async def test_whole_nodes_are_set_apart_where_that_is_set(reserve: bool) -> Non
         assert await place(world, scheduler, "a")
         packer = scheduler.placer.packer
         assert packer is not None
-        assert len(packer.state.reserved(1)) == reserve
+        assert len(packer.state.reserved(1)) == columns
 
 
 async def test_where_it_is_not_the_default_only_pods_that_request_are_packed() -> None:

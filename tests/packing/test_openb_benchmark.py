@@ -8,8 +8,9 @@ import pytest
 
 from benchmarks import openb, openb_departures, openb_history
 from benchmarks.openb_cluster import Cluster
+from benchmarks.openb_pack import Pack
 from benchmarks.openb_run import POLICIES, run
-from benchmarks.openb_trace import Malformed, Shape, read
+from benchmarks.openb_trace import Malformed, Shape, made_up, read
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 n0,64000,262144,2,P100
@@ -95,6 +96,22 @@ def test_the_command_prints_json(
     openb.main()
     figures = json.loads(capsys.readouterr().out)
     assert set(figures["tiny"]["pack"]) == {"mean", "sd", "seconds"}
+
+
+def test_a_trace_is_made_up_whose_hosts_are_in_more_demand(tmp_path: Path) -> None:
+    trace = read(a_folder(tmp_path), "tiny")
+    made = made_up(trace, others=3, processor=1.5)
+    assert made.hosts == trace.hosts
+    assert [pod.cards for pod in made.pods] == [1, 1, 1, 8, 2, 0, 0, 0]
+    assert [pod.cpu for pod in made.pods] == [18000, 9000, 9000, 24000, 1500, 4000, 4000, 4000]
+
+
+@pytest.mark.parametrize(("processor", "short"), [(1, False), (4, True)])
+def test_pack_keeps_whole_nodes_back_where_hosts_are_short(
+    tmp_path: Path, processor: float, *, short: bool
+) -> None:
+    trace = made_up(read(a_folder(tmp_path), "tiny"), 1, processor)
+    assert Pack(Cluster(trace, np.random.default_rng(0)), trace.counts).balanced is short
 
 
 def test_pods_leave_and_all_that_is_taken_is_given_back(tmp_path: Path) -> None:

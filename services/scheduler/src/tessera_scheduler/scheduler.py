@@ -107,7 +107,7 @@ class Scheduler:
         # What decides: the ledger and the filter on it
         self.ledger, self.decisions = Ledger(), DecisionLog()
         self.metrics.watch(self.ledger)
-        packer = Packer(PackingState(reserve=settings.packing.reserve))
+        packer = Packer(PackingState(reserve=settings.packing.reserve.reserve))
         self.placer = Placer(
             self.ledger.fleet, ScreenCache(), packer if settings.packing.enabled else None
         )

@@ -9,6 +9,7 @@ that does not answer, or a text that cannot be read, costs history alone."""
 from __future__ import annotations
 
 import asyncio
+from enum import StrEnum
 from typing import Annotated, Final, NoReturn
 
 from msgspec import Meta, Struct
@@ -39,6 +40,20 @@ AT_ONCE: Final = 500
 _log = logs.named("tessera.scheduler.packing")
 
 
+class ReserveMode(StrEnum):
+    """When policy B places, which packs more where hosts are short of processor."""
+
+    AUTO = "auto"
+    """While what pods ask for would leave hosts short."""
+    ALWAYS = "true"
+    NEVER = "false"
+
+    @property
+    def reserve(self) -> bool | None:
+        """As `PackingState` has it."""
+        return {ReserveMode.ALWAYS: True, ReserveMode.NEVER: False}.get(self)
+
+
 class PackingSettings(Struct, frozen=True, kw_only=True):
     """How policy `pack` learns, and which pods it places."""
 
@@ -48,9 +63,8 @@ class PackingSettings(Struct, frozen=True, kw_only=True):
     by_default: bool = True
     """Pack pods that name no order, once enough pods came to learn from. Off: only pods that ask
     for it (annotation `tessera.dev/order: pack`), for clusters that want plain binpack."""
-    reserve: bool = False
-    """Also balance cards against processor, and keep whole nodes back for pods of many cards: for
-    clusters that are short of processor, elsewhere it loses a little."""
+    reserve: ReserveMode = ReserveMode.AUTO
+    """Also balance cards against processor, and keep whole nodes back for pods of many cards."""
     look_s: Annotated[float, Meta(gt=0)] = 1.0
     """Seconds between two updates by what changed on the nodes: a filter call then has little left
     to take in."""

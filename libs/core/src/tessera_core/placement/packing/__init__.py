@@ -1,12 +1,15 @@
 """Policy `pack`: put each pod where least of what others will ask for is lost.
 
-1. `history` counts the shapes of past pods; `outlook` learns from it what free room is worth:
-   the value of a partly used card by cutting stock (`knapsack`, `cutting`, `worth`), processor
-   and memory per card, and how scarce each kind of card is.
+1. `demand_history` counts the shapes of past pods; `forecast` learns from it what free room is
+   worth: the value of a partly used card by cutting stock (`knapsack`, `cutting_stock`,
+   `card_values`), processor and memory per card, and how scarce each kind of card is.
 2. `potential` adds this up to what a node has lost; the node that loses least by a pod is first.
-3. `kept` remembers the answer per shape and node, and asks again only about nodes that changed.
-4. `reserve` keeps whole nodes free for pods of many cards, where an operator wants it.
-5. `asks`, `counted` and `order` apply it to the fleet; the rest knows columns of numbers only.
+3. `loss_cache` remembers the answer per shape and node, and asks again only about nodes that
+   changed.
+4. `whole_node_reserve` keeps whole nodes free for pods of many cards, where `host_shortage` sees
+   that hosts run out of processor.
+5. `catalogue`, `fleet_tracker` and `ordering` apply it to the fleet; the rest knows columns of
+   numbers only.
 
 Sources: the cutting stock problem and its prices are Gilmore and Gomory's (Operations Research 9,
 1961, and 11, 1963); to place where expected fragmentation grows least is the idea of FGD (Weng et

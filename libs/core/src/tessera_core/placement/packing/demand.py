@@ -67,6 +67,10 @@ class Demand(Struct, frozen=True, eq=False):
     cpu: float = 0
     """0 = not known."""
     memory: float = 0
+    held_cpu: float = 0
+    """Processor of nodes with cards that is held now, by all their pods."""
+    cards_in_use: float = 0
+    """Cards that are in use now; parts of cards count as parts."""
 
 
 def cards_requested(ask: DemandShape, kinds: CardKinds, parts: Floats) -> float:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from tessera_core.fleet.arrays import Floats, Ints
 from tessera_core.placement.packing.card_values import ValueTable, table
 from tessera_core.placement.packing.demand import CardKinds, Demand, DemandShape, cards_requested
+from tessera_core.placement.packing.host_shortage import is_short
 from tessera_core.placement.packing.scarce_hosts import ScarceHosts, scarce_hosts
 
 
@@ -48,6 +49,8 @@ class Forecast(Struct, frozen=True, eq=False):
     memory_per_card: float
     many: float
     """The part of all cards asked for that pods of `MANY` cards or more ask for."""
+    short: bool
+    """Hosts are short of processor (`tessera_core.placement.packing.host_shortage`)."""
 
 
 MANY: Final = 4
@@ -68,6 +71,7 @@ def learn(kinds: CardKinds, past: Demand, seed: int = 0) -> Forecast:
         cpu_per_card=past.cpu / total if past.cpu and total else np.inf,
         memory_per_card=past.memory / total if past.memory and total else np.inf,
         many=many / total if total else 0,
+        short=is_short(kinds, past, past.cpu / total if total else 0),
     )
     return _assembled(kinds, _tables(kinds, past, seed), expected)
 
@@ -83,6 +87,7 @@ def extended(forecast: Forecast, kinds: CardKinds) -> Forecast:
         cpu_per_card=forecast.cpu_per_card,
         memory_per_card=forecast.memory_per_card,
         many=forecast.many,
+        short=forecast.short,
     )
     return _assembled(kinds, [*forecast.tables, *fresh.tables[known:]], expected)
 
@@ -96,6 +101,7 @@ class _Expected(NamedTuple):
     cpu_per_card: float
     memory_per_card: float
     many: float
+    short: bool
 
 
 def _assembled(kinds: CardKinds, tables: Sequence[ValueTable], expected: _Expected) -> Forecast:

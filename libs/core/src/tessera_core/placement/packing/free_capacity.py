@@ -12,6 +12,7 @@ import numpy as np
 
 from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.fleet.columns import CardColumns
+from tessera_core.placement.packing.demand import CardKinds, Demand
 from tessera_core.placement.packing.potential import Rows
 
 
@@ -53,3 +54,23 @@ def free_rows(cards: CardColumns, kind: Ints, hosts: HostColumns | None = None) 
         cpu_per_card=per_card[0],
         memory_per_card=per_card[1],
     )
+
+
+def with_use(past: Demand, rows: Rows, kinds: CardKinds) -> Demand:
+    """The demand, with what is held on these nodes now. Nodes whose hosts are not known do not
+    count."""
+    nodes = rows.nodes
+    there = rows.kind > 0
+    counted = nodes.known & there.any(1)
+    left = np.min(
+        [
+            free / np.maximum(kinds.totals[:, axis][rows.kind], 1)
+            for axis, free in enumerate(rows.free[: kinds.amounts])
+        ],
+        axis=0,
+    )
+    return Demand(
+        asks=past.asks, cpu=past.cpu, memory=past.memory,
+        held_cpu=float((nodes.cpu - rows.cpu)[counted].sum()),
+        cards_in_use=float(np.where(there, 1 - left, 0)[counted].sum()),
+    )  # fmt: skip

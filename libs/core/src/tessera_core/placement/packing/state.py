@@ -15,7 +15,7 @@ from tessera_core.placement.packing.demand import CardKinds, Demand, DemandShape
 from tessera_core.placement.packing.demand_history import DemandedShape, History
 from tessera_core.placement.packing.fleet_tracker import FleetTracker
 from tessera_core.placement.packing.forecast import Forecast, extended, learn
-from tessera_core.placement.packing.free_capacity import HostColumns, free_rows
+from tessera_core.placement.packing.free_capacity import HostColumns, free_rows, with_use
 from tessera_core.placement.packing.loss_cache import LossCache
 from tessera_core.placement.packing.potential import CardRoom, Rows, card_losses, losses, room
 from tessera_core.placement.packing.whole_node_reserve import WholeNodeReserve, whole_nodes
@@ -36,11 +36,12 @@ class Lesson(NamedTuple):
 class PackingState:
     """Nothing learned at first: halves, quarters and eighths of cards are expected."""
 
-    def __init__(self, *, reserve: bool = False) -> None:
-        """With `reserve` as policy B: balanced, and with whole nodes kept back."""
+    def __init__(self, *, reserve: bool | None = None) -> None:
+        """With `reserve` as policy B: balanced, and with whole nodes kept back. None: while hosts
+        are short of processor, by what was learned."""
         self._seen = FleetTracker()
         self._forecast: Forecast | None = None
-        self._balanced = reserve
+        self._reserving = reserve
         self._reserve: WholeNodeReserve | None = None
         self._kept = LossCache(0)
         self._asks: dict[DemandedShape, DemandShape] = {}
@@ -57,7 +58,9 @@ class PackingState:
         seen = self._seen
         past = seen.catalogue.past(history, fleet) if history.enough(now) else Demand()
         kinds = seen.catalogue.describe(seen.kind)
-        nodes = replace(seen.rows(None).nodes, kind=seen.kind.copy())
+        rows = seen.rows(None)
+        past = with_use(past, rows, kinds)
+        nodes = replace(rows.nodes, kind=seen.kind.copy())
         return Lesson(replace(kinds, nodes=nodes), past)
 
     def adopt(self, forecast: Forecast) -> None:
@@ -67,7 +70,7 @@ class PackingState:
 
     def apart(self) -> PackingState:
         """The same expectations with nothing kept: for another fleet, such as a snapshot."""
-        other = PackingState(reserve=self._balanced)
+        other = PackingState(reserve=self._reserving)
         other._seen = FleetTracker(self._seen.catalogue)
         other._forecast = self._forecast
         return other
@@ -116,7 +119,7 @@ class PackingState:
         def compute(at: Ints | None) -> tuple[Floats, Ints]:
             now = whole if at is None else CardRoom(*(column[at] for column in whole))
             rows = self._seen.rows(at)
-            found = losses(rows, ask, forecast, balanced=self._balanced, now=now)
+            found = losses(rows, ask, forecast, balanced=self._balanced(forecast), now=now)
             first = found.cards[:, 0] if found.cards.size else np.zeros(len(found.node), np.int64)
             return found.steps, first
 
@@ -140,7 +143,7 @@ class PackingState:
 
     def reserved(self, count: int) -> list[Floats]:
         """Columns that come before the steps, where whole nodes are kept back."""
-        if not self._balanced:
+        if not self._balanced(self.forecast):
             return []
         rows = self._seen.rows(None)
         usable = rows.kind > 0
@@ -163,6 +166,9 @@ class PackingState:
         return self._asks[key]
 
     # -- inside
+
+    def _balanced(self, forecast: Forecast) -> bool:
+        return forecast.short if self._reserving is None else self._reserving
 
     def _whole(self) -> CardRoom:
         if self._room is None:
