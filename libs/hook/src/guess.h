@@ -40,4 +40,9 @@ static inline int ts_guess_is_new(const struct ts_guess *guess) {
     return !ts_get(guess->samples) && !ts_get(guess->inflight);
 }
 
+/* Its first launch has not come back yet. */
+static inline int ts_guess_is_awaited(const struct ts_guess *guess) {
+    return !ts_get(guess->samples) && ts_get(guess->inflight);
+}
+
 #endif

@@ -81,7 +81,7 @@ static void await_first(struct ts_guess *guess) {
     uint64_t since = ts_now(), step = FIRST_LOOK;
     uint32_t gone = __atomic_load_n(&guess->inflight, __ATOMIC_RELAXED);
     uint64_t most = LAST_LOOK << (gone < 1 ? 0 : gone > 7 ? 6 : gone - 1);
-    while (!ts_get(guess->samples) && ts_get(guess->inflight) && ts_now() - since < most) {
+    while (ts_guess_is_awaited(guess) && ts_now() - since < most) {
         ts_sleep(step);
         ts_spans_poll();
         step = smaller(step * 2, 2 * TS_MS);
@@ -127,7 +127,7 @@ void ts_launch_begin(struct ts_launch *launch, uint64_t key, CUstream stream) {
     if (ts_unlikely(ts_limits_flags() & (TESSERA_SUSPEND | TESSERA_HOLD_LAUNCHES)))
         wait_while_held();
     if (rate_of(card) < 1000) {
-        if (ts_unlikely(!ts_get(guess->samples) && ts_get(guess->inflight)))
+        if (ts_unlikely(ts_guess_is_awaited(guess)))
             await_first(guess);
         launch->predicted = ts_guess_ns(guess);
         uint32_t gain = ts_get(card->shared->gain_permille);
