@@ -10,7 +10,7 @@ enum { SIM_CTX = 0x43545831, SIM_STREAM = 0x5354524d, SIM_EVENT = 0x45564e54, SI
        SIM_GRAPH = 0x47524150, SIM_NODE = 0x4e4f4445, SIM_EXEC = 0x45584543, SIM_POOL = 0x504f4f4c, SIM_ARRAY = 0x41525259,
        SIM_MIPMAP = 0x4d49504d, SIM_PHYS = 0x50485953, SIM_EXTERNAL = 0x45585445, SIM_GREEN = 0x4752454e };
 
-typedef enum { RANGE_DEVICE, RANGE_MANAGED, RANGE_HOST, RANGE_REGISTERED, RANGE_POOL, RANGE_IPC, RANGE_MAPPED, RANGE_GRAPH, RANGE_EXTERNAL } RangeKind;
+typedef enum { RANGE_DEVICE, RANGE_MANAGED, RANGE_HOST, RANGE_REGISTERED, RANGE_POOL, RANGE_IPC, RANGE_MAPPED, RANGE_GRAPH, RANGE_EXTERNAL, RANGE_IMPORTED } RangeKind;
 
 typedef struct Capture Capture;
 typedef struct Phys Phys;
@@ -88,7 +88,7 @@ struct CUevent_st {
 
 struct CUmemPoolHandle_st {
     uint32_t magic, card;
-    bool is_default, host, destroyed;
+    bool is_default, host, destroyed, imported;
     CUmemPoolProps props;
     uint64_t reserved, reserved_high, used, used_high, threshold;
     int reuse[4];

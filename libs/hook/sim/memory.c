@@ -184,7 +184,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     RangeKind kind = range ? range->kind : RANGE_HOST;
     CUcontext owner = range ? range->ctx : NULL;
     sim_local_unlock();
-    if (!whole || (kind != RANGE_DEVICE && kind != RANGE_MANAGED && kind != RANGE_POOL && kind != RANGE_GRAPH))
+    if (!whole || (kind != RANGE_DEVICE && kind != RANGE_MANAGED && kind != RANGE_POOL && kind != RANGE_GRAPH && kind != RANGE_IMPORTED))
         return CUDA_ERROR_INVALID_VALUE;
     sim_wait_context(owner && owner->live ? owner : ctx); /* freeing waits for work that may use the memory */
     sim_local_lock();

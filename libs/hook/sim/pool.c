@@ -125,7 +125,7 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     CUresult r = sim_card_of(dev, &card);
     if (!r)
         r = usable(pool);
-    if (!r && pool->card != card)
+    if (!r && (pool->card != card || pool->imported))
         r = CUDA_ERROR_INVALID_VALUE;
     if (!r)
         current[card] = pool;

@@ -51,7 +51,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytes, CUmemoryPool p
     CUresult error, r = sim_stream(stream, &s);
     if (r)
         return r;
-    if (!dptr || !bytes || !pool || pool->magic != SIM_POOL || pool->destroyed)
+    if (!dptr || !bytes || !pool || pool->magic != SIM_POOL || pool->destroyed || pool->imported)
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_capturing(s, &error))
         return error ? error : capture_alloc(dptr, bytes, pool, s);
@@ -93,37 +93,10 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
     else if (range->kind == RANGE_POOL) {
         sim_pool_uncharge(range->pool, range->size);
         sim_forget_range(range);
-    } else if (range->kind == RANGE_DEVICE)
+    } else if (range->kind == RANGE_DEVICE || range->kind == RANGE_IMPORTED)
         sim_forget_range(range); /* the real driver takes cuMemAlloc memory too */
     else
         r = CUDA_ERROR_INVALID_VALUE;
     sim_local_unlock();
     return r ? r : sim_enqueue_nothing(s);
-}
-
-/* Sharing a pool between processes is not simulated: only what refuses it. */
-CUresult cuMemPoolExportToShareableHandle(void *shareable, CUmemoryPool pool, CUmemAllocationHandleType type, unsigned long long flags)
-{
-    ENTER();
-    (void)type, (void)flags;
-    return shareable && pool ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *shareable, CUmemAllocationHandleType type, unsigned long long flags)
-{
-    ENTER();
-    (void)shareable, (void)type, (void)flags;
-    return pool ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr ptr)
-{
-    ENTER();
-    return data && ptr ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemPoolImportPointer(CUdeviceptr *ptr, CUmemoryPool pool, CUmemPoolPtrExportData *data)
-{
-    ENTER();
-    return ptr && pool && data ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 }

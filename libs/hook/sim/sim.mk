@@ -8,7 +8,7 @@ SIM_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wshadow -Wmissing-
 SIM_LINK := -shared -pthread -Wl,-Bsymbolic -Wl,-z,defs
 
 SIM_MACHINE := state config process recover physical block queue timeline samples clock visible
-SIM_CUDA := $(SIM_MACHINE) wait entry device device_attribute context context_query primary range data memory host pointer vmm vmm_share multicast pool pool_alloc array ipc copy fill \
+SIM_CUDA := $(SIM_MACHINE) wait entry device device_attribute context context_query primary range data memory host pointer vmm vmm_share multicast pool pool_alloc pool_share array ipc copy fill \
 	module library function launch hostfunc memop stream event capture capture_query capture_rules graph graph_nodes graph_memory graph_exec graph_update user_object procaddress exporttable logs twins green control
 SIM_NVML := $(SIM_MACHINE) nvml_system nvml_device nvml_mig nvml_process nvml_usage nvml_figures nvml_event nvml_lacking
 SIM_TESTS := $(patsubst $(SIM_DIR)/tests/%.c,$(SIM_OUT)/tests/%,$(wildcard $(SIM_DIR)/tests/*.c))

@@ -2,6 +2,7 @@
 #include "capture.h"
 #include "charge.h"
 #include "clock.h"
+#include "foreign.h"
 #include "ledger.h"
 #include "memory.h"
 #include "points.h"
@@ -118,7 +119,10 @@ static CUresult settled(struct ts_pool *pool, uint64_t ahead, CUresult r, CUdevi
         struct ts_holding holding;                                                                               \
         if (ts_any_capture() && ts_capturing(stream ? stream : null_stream)) /* a node: nothing is freed yet */  \
             return real.cuMemFreeAsync##suffix(dptr, stream);                                                    \
-        int known = ts_ledger_take(TS_ASYNC, dptr, &holding) || ts_ledger_take(TS_POINTER, dptr, &holding);      \
+        int known = ts_ledger_take(TS_ASYNC, dptr, &holding) || ts_ledger_take(TS_POINTER, dptr, &holding) ||    \
+                    ts_foreign_take(dptr, &holding);                                                             \
+        if (known && ts_unlikely(holding.references))                                                            \
+            ts_foreign_freed(&holding);                                                                          \
         CUresult r = real.cuMemFreeAsync##suffix(dptr, stream);                                                  \
         ts_point("free: driver");                                                                                \
         if (known && r != CUDA_SUCCESS)                                                                          \

@@ -131,10 +131,10 @@ int ts_ledger_count(enum ts_thing thing, uint64_t key, int references, int mappi
     return found;
 }
 
-void ts_ledger_mark_exported(uint64_t pointer) {
+void ts_ledger_mark_exported(enum ts_thing thing, uint64_t pointer) {
     ts_lock_take(&guard);
     if (capacity) {
-        size_t i = probe(TS_POINTER, pointer);
+        size_t i = probe(thing, pointer);
         if (table[i].thing)
             table[i].references = 1;
     }

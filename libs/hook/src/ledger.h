@@ -7,14 +7,15 @@
 
 /* What kind of handle a key is; handles of different kinds may have equal values. */
 enum ts_thing { TS_POINTER = 1, TS_ARRAY_HANDLE, TS_MIPMAP, TS_VMM, TS_MAPPING, TS_ASYNC, TS_GRAPH_EXEC, TS_CODE,
-                TS_CONTEXT_OBJECT, TS_FOREIGN, TS_CODE_PART };
+                TS_CONTEXT_OBJECT, TS_FOREIGN, TS_CODE_PART, TS_POOL_IMPORT };
 
 struct ts_holding {
     uint64_t key;
     uint64_t bytes; /* TS_MAPPING: of the range */
     uint64_t owner; /* context that frees it when it goes; TS_MAPPING: the TS_VMM key;
                      * TS_ASYNC: its pool */
-    uint32_t references; /* TS_VMM: handles; TS_FOREIGN: times opened; TS_POINTER: 1: exported */
+    uint32_t references; /* TS_VMM: handles; TS_FOREIGN, TS_POOL_IMPORT: times opened;
+                          * TS_POINTER, TS_ASYNC: 1: exported */
     uint32_t mappings;   /* TS_VMM: live maps */
     uint8_t thing;       /* 0: empty */
     uint8_t kind;        /* enum tessera_kind */
@@ -30,7 +31,7 @@ int ts_ledger_take_within(enum ts_thing thing, uint64_t from, uint64_t to, struc
 int ts_ledger_look(enum ts_thing thing, uint64_t key, struct ts_holding *out);
 /* Change references and mappings; when both are zero it is taken out. Returns 2 then. */
 int ts_ledger_count(enum ts_thing thing, uint64_t key, int references, int mappings, struct ts_holding *out);
-void ts_ledger_mark_exported(uint64_t pointer);
+void ts_ledger_mark_exported(enum ts_thing thing, uint64_t pointer);
 /* Take everything that `owner` would free; calls `each` without the lock held. */
 size_t ts_ledger_take_owned(uint64_t owner, void (*each)(const struct ts_holding *));
 /* Everything of this thing and owner is charged by itself from now on; returns how much that is. */

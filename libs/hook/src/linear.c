@@ -113,9 +113,10 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
     TS_ENTER(cuMemFree_v2, (dptr));
     struct ts_holding holding;
-    int known = ts_ledger_take(TS_POINTER, dptr, &holding) || ts_ledger_take(TS_ASYNC, dptr, &holding);
-    if (known && holding.thing == TS_POINTER && ts_unlikely(holding.references))
-        ts_foreign_freed(dptr);
+    int known = ts_ledger_take(TS_POINTER, dptr, &holding) || ts_ledger_take(TS_ASYNC, dptr, &holding) ||
+                ts_foreign_take(dptr, &holding);
+    if (known && ts_unlikely(holding.references))
+        ts_foreign_freed(&holding);
     CUresult r = real.cuMemFree_v2(dptr);
     ts_point("free: driver");
     if (known && r == CUDA_SUCCESS)

@@ -84,6 +84,6 @@ void ts_memory_drop(const struct ts_holding *holding) {
         ts_uncharge(card, (enum tessera_kind)holding->kind, holding->bytes);
     else if (holding->kind == TESSERA_CONTEXT)
         __atomic_sub_fetch(&card->mine->overhead_bytes, holding->bytes, __ATOMIC_RELAXED);
-    else if (holding->thing == TS_FOREIGN || holding->thing == TS_VMM)
+    else if (holding->thing == TS_FOREIGN || holding->thing == TS_VMM || holding->thing == TS_POOL_IMPORT)
         __atomic_sub_fetch(&card->mine->imported_bytes, holding->bytes, __ATOMIC_RELAXED);
 }

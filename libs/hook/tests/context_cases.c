@@ -69,3 +69,81 @@ TEST(retaining_and_releasing_neither_leaks_events_nor_forgets_measurements, "cor
     for (int i = 0; i < 16000; i++) /* of the 16,384 that the machine has */
         EQUAL(CU(cuEventCreate)(&event, CU_EVENT_DEFAULT), 0);
 }
+
+static CUgreenCtx green(void) {
+    CUgreenCtx context;
+    CUdevResourceDesc desc;
+    CUdevResource half = {0};
+    EQUAL(CU(cuDevResourceGenerateDesc)(&desc, &half, 1), 0);
+    EQUAL(CU(cuGreenCtxCreate)(&context, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM), 0);
+    return context;
+}
+
+TEST(contexts_are_shown_as_overhead_not_charged, "memory=1024", "context=300m") {
+    CUcontext second;
+    begin();
+    EQUAL(CU(cuCtxCreate_v2)(&second, 0, 0), 0);
+    EQUAL(usage()->slot[0].overhead_bytes, 300 * MIB); /* the first one is NVML's to see */
+    EQUAL(usage()->slot[0].contexts, 2);
+    CUgreenCtx third = green();
+    EQUAL(usage()->slot[0].overhead_bytes, 600 * MIB);
+    EQUAL(usage()->slot[0].contexts, 3);
+    EQUAL(charged(), 0);
+    EQUAL(CU(cuGreenCtxDestroy)(third), 0);
+    EQUAL(CU(cuCtxDestroy_v2)(second), 0);
+    EQUAL(usage()->slot[0].overhead_bytes, 0);
+    EQUAL(usage()->slot[0].contexts, 1);
+}
+
+TEST(hc_contexts_are_never_charged_where_they_should_be, "memory=1024 card_flags=2", "context=300m") {
+    CUcontext second;
+    begin();
+    EQUAL(charged(), 300 * MIB);
+    EQUAL(usage()->slot[0].bytes[TESSERA_CONTEXT], 300 * MIB);
+    EQUAL(CU(cuCtxCreate_v2)(&second, 0, 0), 0);
+    EQUAL(charged(), 600 * MIB);
+    EQUAL(allocate(500, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    EQUAL(CU(cuCtxDestroy_v2)(second), 0);
+    EQUAL(charged(), 300 * MIB);
+    EQUAL(CU(cuDevicePrimaryCtxRelease_v2)(0), 0);
+    EQUAL(charged(), 0);
+}
+
+TEST(hc_a_second_release_of_the_primary_context_is_the_one_that_counts, "memory=1024 card_flags=2", "context=300m") {
+    CUcontext context;
+    begin();
+    EQUAL(CU(cuDevicePrimaryCtxRetain)(&context, 0), 0);
+    EQUAL(CU(cuDevicePrimaryCtxRelease_v2)(0), 0);
+    EQUAL(charged(), 300 * MIB);
+    EQUAL(usage()->slot[0].contexts, 1);
+    EQUAL(CU(cuDevicePrimaryCtxRelease_v2)(0), 0);
+    EQUAL(charged(), 0);
+}
+
+TEST(code_is_overhead_until_it_is_unloaded, "memory=1024", "module=20m lazy=0") {
+    CUmodule module;
+    CUlibrary library;
+    char path[512];
+    begin();
+    EQUAL(CU(cuModuleLoadData)(&module, "tessera-sim-module\nkernel spin ns=5\n"), 0);
+    EQUAL(usage()->slot[0].overhead_bytes, 20 * MIB);
+    snprintf(path, sizeof path, "%s/code", dir());
+    FILE *file = fopen(path, "w");
+    fputs("tessera-sim-module\nkernel spin ns=5\n", file);
+    fclose(file);
+    EQUAL(CU(cuLibraryLoadFromFile)(&library, path, NULL, NULL, 0, NULL, NULL, 0), 0);
+    EQUAL(usage()->slot[0].overhead_bytes, 40 * MIB);
+    EQUAL(CU(cuModuleUnload)(module), 0);
+    EQUAL(CU(cuLibraryUnload)(library), 0);
+    EQUAL(usage()->slot[0].overhead_bytes, 0);
+    EQUAL(charged(), 0);
+}
+
+TEST(code_is_charged_where_the_policy_says_so, "memory=1024 card_flags=2", "module=20m context=100m lazy=0") {
+    CUmodule module;
+    begin();
+    EQUAL(CU(cuModuleLoadData)(&module, "tessera-sim-module\nkernel spin ns=5\n"), 0);
+    EQUAL(charged(), 120 * MIB);
+    EQUAL(CU(cuModuleUnload)(module), 0);
+    EQUAL(charged(), 100 * MIB);
+}

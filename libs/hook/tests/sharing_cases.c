@@ -1,4 +1,4 @@
-/* Memory of another process, another container, another API; contexts and code. */
+/* Memory of another process, another container, another API. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -32,6 +32,7 @@ static uint64_t imported(void) {
 
 struct given {
     CUipcMemHandle ipc;
+    CUmemPoolPtrExportData pointer;
     int fd;
 };
 
@@ -82,6 +83,46 @@ static void import_too_much_vmm(const struct given *given, uint64_t here, uint64
     EQUAL(CU(cuMemAddressReserve)(&at, 300 * MIB, 0, 0, 0), 0);
     EQUAL(CU(cuMemMap)(at, 300 * MIB, 0, handle, 0), CUDA_ERROR_OUT_OF_MEMORY);
 }
+
+static CUmemoryPool import_the_pool(const struct given *given) {
+    CUmemoryPool pool;
+    CUdeviceptr p;
+    EQUAL(CU(cuMemPoolImportFromShareableHandle)(&pool, (void *)(intptr_t)given->fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), 0);
+    EQUAL(CU(cuMemAllocFromPoolAsync)(&p, MIB, pool, NULL), CUDA_ERROR_INVALID_VALUE); /* nobody allocates there but its maker */
+    return pool;
+}
+
+static void import_from_pool(const struct given *given, uint64_t here, uint64_t shown) {
+    CUmemPoolPtrExportData data = given->pointer;
+    CUdeviceptr p;
+    CUmemoryPool pool = import_the_pool(given);
+    for (int pass = 0; pass < 2; pass++) {
+        EQUAL(CU(cuMemPoolImportPointer)(&p, pool, &data), 0);
+        EQUAL(charged(), here);
+        EQUAL(imported(), shown);
+        EQUAL(pass ? CU(cuMemFreeAsync)(p, NULL) : CU(cuMemFree_v2)(p), 0);
+        EQUAL(charged(), here && !shown ? 0 : here);
+        EQUAL(imported(), 0);
+    }
+}
+
+static void import_too_much_from_pool(const struct given *given, uint64_t here, uint64_t shown) {
+    CUmemPoolPtrExportData data = given->pointer;
+    CUdeviceptr p;
+    (void)here, (void)shown;
+    EQUAL(CU(cuMemPoolImportPointer)(&p, import_the_pool(given), &data), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static void export_from_pool(struct given *given, CUdeviceptr *p) {
+    CUmemoryPool pool;
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+    props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    EQUAL(CU(cuMemPoolCreate)(&pool, &props), 0);
+    EQUAL(CU(cuMemAllocFromPoolAsync)(p, 300 * MIB, pool, NULL), 0);
+    EQUAL(CU(cuMemPoolExportToShareableHandle)(&given->fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), 0);
+    EQUAL(CU(cuMemPoolExportPointer)(&given->pointer, *p), 0);
+}
+
 /* The parent exports, the child imports: `elsewhere` in another container with that limit. */
 static void share(const char *elsewhere, void (*import)(const struct given *, uint64_t, uint64_t), uint64_t here,
                   uint64_t shown, uint64_t left) {
@@ -112,6 +153,8 @@ static void share(const char *elsewhere, void (*import)(const struct given *, ui
     if (import == import_ipc || import == import_ipc_of_the_first_version || import == import_too_much) {
         EQUAL(allocate(300, &p), 0);
         EQUAL(CU(cuIpcGetMemHandle)(&given.ipc, p), 0);
+    } else if (import == import_from_pool || import == import_too_much_from_pool) {
+        export_from_pool(&given, &p);
     } else {
         EQUAL(CU(cuMemCreate)(&handle, 300 * MIB, &prop, 0), 0);
         EQUAL(CU(cuMemExportToShareableHandle)(&given.fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), 0);
@@ -138,6 +181,29 @@ TEST(shared_handles_from_another_container_are_charged_to_the_importer, "memory=
     share("memory=1024", import_vmm, 300 * MIB, 0, 0);
 }
 
+TEST(memory_of_a_pool_within_a_container_is_charged_to_the_exporter, "memory=1024", "pool_chunk=2m") {
+    share(NULL, import_from_pool, 300 * MIB, 300 * MIB, 300 * MIB);
+}
+TEST(memory_of_a_pool_of_another_container_is_charged_to_the_importer, "memory=1024", "pool_chunk=2m") {
+    share("memory=1024", import_from_pool, 300 * MIB, 0, 0);
+}
+TEST(memory_of_a_pool_of_another_container_must_fit, "memory=1024", "pool_chunk=2m") {
+    share("memory=200", import_too_much_from_pool, 0, 0, 0);
+}
+TEST(exported_memory_of_a_pool_leaves_room_for_others_when_it_is_freed, "memory=1024", NULL) {
+    struct given given;
+    CUdeviceptr p;
+    begin();
+    for (int pass = 0; pass < 2; pass++) {
+        int names = 0;
+        export_from_pool(&given, &p);
+        EQUAL(pass ? CU(cuMemFreeAsync)(p, NULL) : CU(cuMemFree_v2)(p), 0);
+        for (unsigned i = 0; i < TESSERA_EXPORTS; i++)
+            names += usage()->exported[i] != 0;
+        EQUAL(names, 0);
+    }
+}
+
 TEST(ipc_from_another_container_must_fit, "memory=1024", NULL) { share("memory=200", import_too_much, 0, 0, 0); }
 TEST(shared_handles_from_another_container_must_fit, "memory=1024", NULL) { share("memory=200", import_too_much_vmm, 0, 0, 0); }
 
@@ -157,82 +223,4 @@ TEST(external_memory_is_charged_to_whoever_imports_it, "memory=1024", NULL) {
     desc.type = (CUexternalMemoryHandleType)99;
     CHECK(CU(cuImportExternalMemory)(&memory, &desc) != 0);
     EQUAL(charged(), 0);
-}
-
-static CUgreenCtx green(void) {
-    CUgreenCtx context;
-    CUdevResourceDesc desc;
-    CUdevResource half = {0};
-    EQUAL(CU(cuDevResourceGenerateDesc)(&desc, &half, 1), 0);
-    EQUAL(CU(cuGreenCtxCreate)(&context, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM), 0);
-    return context;
-}
-
-TEST(contexts_are_shown_as_overhead_not_charged, "memory=1024", "context=300m") {
-    CUcontext second;
-    begin();
-    EQUAL(CU(cuCtxCreate_v2)(&second, 0, 0), 0);
-    EQUAL(usage()->slot[0].overhead_bytes, 300 * MIB); /* the first one is NVML's to see */
-    EQUAL(usage()->slot[0].contexts, 2);
-    CUgreenCtx third = green();
-    EQUAL(usage()->slot[0].overhead_bytes, 600 * MIB);
-    EQUAL(usage()->slot[0].contexts, 3);
-    EQUAL(charged(), 0);
-    EQUAL(CU(cuGreenCtxDestroy)(third), 0);
-    EQUAL(CU(cuCtxDestroy_v2)(second), 0);
-    EQUAL(usage()->slot[0].overhead_bytes, 0);
-    EQUAL(usage()->slot[0].contexts, 1);
-}
-
-TEST(hc_contexts_are_never_charged_where_they_should_be, "memory=1024 card_flags=2", "context=300m") {
-    CUcontext second;
-    begin();
-    EQUAL(charged(), 300 * MIB);
-    EQUAL(usage()->slot[0].bytes[TESSERA_CONTEXT], 300 * MIB);
-    EQUAL(CU(cuCtxCreate_v2)(&second, 0, 0), 0);
-    EQUAL(charged(), 600 * MIB);
-    EQUAL(allocate(500, NULL), CUDA_ERROR_OUT_OF_MEMORY);
-    EQUAL(CU(cuCtxDestroy_v2)(second), 0);
-    EQUAL(charged(), 300 * MIB);
-    EQUAL(CU(cuDevicePrimaryCtxRelease_v2)(0), 0);
-    EQUAL(charged(), 0);
-}
-
-TEST(hc_a_second_release_of_the_primary_context_is_the_one_that_counts, "memory=1024 card_flags=2", "context=300m") {
-    CUcontext context;
-    begin();
-    EQUAL(CU(cuDevicePrimaryCtxRetain)(&context, 0), 0);
-    EQUAL(CU(cuDevicePrimaryCtxRelease_v2)(0), 0);
-    EQUAL(charged(), 300 * MIB);
-    EQUAL(usage()->slot[0].contexts, 1);
-    EQUAL(CU(cuDevicePrimaryCtxRelease_v2)(0), 0);
-    EQUAL(charged(), 0);
-}
-
-TEST(code_is_overhead_until_it_is_unloaded, "memory=1024", "module=20m lazy=0") {
-    CUmodule module;
-    CUlibrary library;
-    char path[512];
-    begin();
-    EQUAL(CU(cuModuleLoadData)(&module, "tessera-sim-module\nkernel spin ns=5\n"), 0);
-    EQUAL(usage()->slot[0].overhead_bytes, 20 * MIB);
-    snprintf(path, sizeof path, "%s/code", dir());
-    FILE *file = fopen(path, "w");
-    fputs("tessera-sim-module\nkernel spin ns=5\n", file);
-    fclose(file);
-    EQUAL(CU(cuLibraryLoadFromFile)(&library, path, NULL, NULL, 0, NULL, NULL, 0), 0);
-    EQUAL(usage()->slot[0].overhead_bytes, 40 * MIB);
-    EQUAL(CU(cuModuleUnload)(module), 0);
-    EQUAL(CU(cuLibraryUnload)(library), 0);
-    EQUAL(usage()->slot[0].overhead_bytes, 0);
-    EQUAL(charged(), 0);
-}
-
-TEST(code_is_charged_where_the_policy_says_so, "memory=1024 card_flags=2", "module=20m context=100m lazy=0") {
-    CUmodule module;
-    begin();
-    EQUAL(CU(cuModuleLoadData)(&module, "tessera-sim-module\nkernel spin ns=5\n"), 0);
-    EQUAL(charged(), 120 * MIB);
-    EQUAL(CU(cuModuleUnload)(module), 0);
-    EQUAL(charged(), 100 * MIB);
 }
