@@ -19,7 +19,7 @@ typedef struct { /* an allocation or mapping in this process's address space */
     CUdeviceptr base;
     size_t size;
     uint64_t held;  /* physical bytes that it keeps on its card by itself */
-    uint64_t small; /* bytes of pages that it shares with others */
+    bool small;     /* it shares its page with others */
     RangeKind kind;
     uint32_t card, flags;
     CUcontext ctx;

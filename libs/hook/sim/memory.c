@@ -1,6 +1,8 @@
 /* Linear device memory: alloc, pitch, free, what is free. */
 #include "driver.h"
 
+#include <search.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,29 +11,44 @@ static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * t
 /* Takes physical memory; a full card first gets back what pools of this process keep unused (assumed). */
 static bool take(uint32_t card, uint64_t bytes) { return sim_take(card, bytes) || (sim_pools_shrink(card) && sim_take(card, bytes)); }
 
-/* Allocations below half a page share pages, those of this process only and without gaps between them (assumed); others have whole
- * pages of their own. */
-static struct {
-    uint64_t used, held;
-} shared[SIM_CARDS]; /* local lock */
+/* Allocations below half a page share the pages that their addresses lie in; others have whole pages of their own. */
+typedef struct {
+    uint64_t page;
+    unsigned allocations;
+} Page;
+static void *pages; /* tree; local lock */
 
-static bool join_pages(uint32_t card, uint64_t bytes)
+static int order(const void *a, const void *b)
 {
-    uint64_t want = round_up(shared[card].used + bytes, sim->config.alloc_granule);
-    if (want > shared[card].held && !sim_take(card, want - shared[card].held))
-        return false;
-    shared[card].held = want > shared[card].held ? want : shared[card].held;
-    shared[card].used += bytes;
-    return true;
+    uint64_t x = ((const Page *)a)->page, y = ((const Page *)b)->page;
+    return x < y ? -1 : x > y;
 }
 
-static void leave_pages(uint32_t card, uint64_t bytes)
+static bool join_page(uint32_t card, CUdeviceptr base)
 {
-    shared[card].used -= bytes;
-    uint64_t want = round_up(shared[card].used, sim->config.alloc_granule);
-    if (want < shared[card].held)
-        sim_give(card, shared[card].held - want);
-    shared[card].held = want;
+    Page key = {base / sim->config.alloc_granule, 1}, **found = tfind(&key, &pages, order);
+    if (found) {
+        (*found)->allocations++;
+        return true;
+    }
+    Page *page = malloc(sizeof *page);
+    if (!page)
+        return false;
+    *page = key;
+    if (sim_take(card, sim->config.alloc_granule) && tsearch(page, &pages, order))
+        return true;
+    free(page);
+    return false;
+}
+
+static void leave_page(uint32_t card, CUdeviceptr base)
+{
+    Page key = {base / sim->config.alloc_granule, 0}, **found = tfind(&key, &pages, order), *page = found ? *found : NULL;
+    if (!page || --page->allocations)
+        return;
+    tdelete(page, &pages, order);
+    free(page);
+    sim_give(card, sim->config.alloc_granule);
 }
 
 CUresult sim_alone(Range *range)
@@ -40,36 +57,33 @@ CUresult sim_alone(Range *range)
         return CUDA_SUCCESS;
     if (!sim_take(range->card, sim->config.alloc_granule))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    leave_pages(range->card, range->small);
-    range->small = 0;
+    leave_page(range->card, range->base);
+    range->small = false;
     range->held = sim->config.alloc_granule;
     return CUDA_SUCCESS;
 }
 
-static bool take_for(uint32_t card, size_t bytes, uint64_t *held, uint64_t *small)
+static bool take_for(uint32_t card, CUdeviceptr base, uint64_t held)
 {
-    uint64_t page = sim->config.alloc_granule;
-    *small = page > 1024 && bytes < page / 2 ? round_up(bytes, 512) : 0;
-    *held = *small ? 0 : round_up(bytes, page);
-    if (!*small)
-        return take(card, *held);
+    if (held)
+        return take(card, held);
     sim_local_lock();
-    bool got = join_pages(card, *small);
+    bool got = join_page(card, base);
     sim_local_unlock();
     if (!got && sim_pools_shrink(card)) {
         sim_local_lock();
-        got = join_pages(card, *small);
+        got = join_page(card, base);
         sim_local_unlock();
     }
     return got;
 }
 
-static void give_for(uint32_t card, uint64_t held, uint64_t small) /* local lock held */
+static void give_for(uint32_t card, CUdeviceptr base, uint64_t held, bool small) /* local lock held */
 {
     if (held)
         sim_give(card, held);
     if (small)
-        leave_pages(card, small);
+        leave_page(card, base);
 }
 
 CUresult sim_alloc(CUdeviceptr *dptr, size_t bytes, RangeKind kind, bool low)
@@ -84,19 +98,26 @@ CUresult sim_alloc(CUdeviceptr *dptr, size_t bytes, RangeKind kind, bool low)
         return r;
     if (bytes > sim_capacity(ctx->card))
         return CUDA_ERROR_OUT_OF_MEMORY; /* also keeps the rounding below from overflowing */
-    uint64_t held, small;
-    if (!take_for(ctx->card, bytes, &held, &small))
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t page = sim->config.alloc_granule;
+    bool small = page > 1024 && bytes < page / 2;
+    uint64_t held = small ? 0 : round_up(bytes, page);
     sim_local_lock();
     CUdeviceptr base = sim_va_take(bytes, 512, low);
-    Range *range = base ? sim_range_new(kind, base, bytes) : NULL;
+    sim_local_unlock();
+    if (!base)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    bool taken = take_for(ctx->card, base, held);
+    sim_local_lock();
+    Range *range = taken ? sim_range_new(kind, base, bytes) : NULL;
     if (range) {
         range->card = ctx->card;
         range->ctx = ctx;
         range->held = held;
         range->small = small;
     } else {
-        give_for(ctx->card, held, small);
+        if (taken)
+            give_for(ctx->card, base, held, small);
+        sim_va_give(base, bytes);
     }
     sim_local_unlock();
     if (!range)
@@ -156,7 +177,7 @@ void sim_forget_range(Range *range)
     if (range->block != SIM_NONE)
         sim_block_drop(range->block);
     else
-        give_for(range->card, range->held, range->small);
+        give_for(range->card, range->base, range->held, range->small);
     if (range->resident)
         sim_give(range->card, range->resident);
     if (range->data)

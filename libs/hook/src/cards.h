@@ -15,6 +15,7 @@ struct ts_card {
     uint32_t granted; /* 0: the limits file does not list it, nothing may be taken */
     ts_lock lock;   /* threads of this process, around every change of the charge */
     uint64_t own[TESSERA_KINDS]; /* what we charged, should the file have to be rebuilt */
+    uint64_t page_room; /* in pages that small allocations of this process share */
     /* in force; stored by whoever refreshes the limits, read by all */
     uint64_t limit_bytes; /* 0: none */
     uint64_t resident_bytes;

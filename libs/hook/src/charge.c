@@ -79,9 +79,16 @@ static int try_charge(struct ts_card *card, enum tessera_kind kind, uint64_t byt
     return fits;
 }
 
+static int is_within(const struct ts_card *card) {
+    uint64_t limit = ts_get(card->limit_bytes);
+    return !limit || ts_charged(card) <= limit;
+}
+
 int ts_charge(struct ts_card *card, enum tessera_kind kind, uint64_t bytes) {
     if (!ts_get(card->granted) || ((ts_limits_flags() & TESSERA_CLOSED) && !ts_usage_shared()))
         return 0;
+    if (!bytes && card->slot >= 0 && is_within(card)) /* nothing changes: no lock */
+        return 1;
     if (try_charge(card, kind, bytes, 0))
         return 1;
     return ts_slots_reap() > 0 && try_charge(card, kind, bytes, 0);

@@ -37,7 +37,7 @@ int ts_foreign_from_elsewhere(void *shareable, CUmemAllocationHandleType type) {
     return name && !ts_export_is_ours(name);
 }
 
-static void exported(const void *shareable, CUmemAllocationHandleType type) {
+void ts_foreign_exported(const void *shareable, CUmemAllocationHandleType type) {
     int is_descriptor = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     uint64_t name = name_of_shareable(is_descriptor ? (void *)(intptr_t)*(const int *)shareable : shareable, type);
     if (name)
@@ -49,7 +49,7 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
     TS_ENTER(cuMemExportToShareableHandle, (shareable, handle, type, flags));
     CUresult r = real.cuMemExportToShareableHandle(shareable, handle, type, flags);
     if (r == CUDA_SUCCESS)
-        exported(shareable, type);
+        ts_foreign_exported(shareable, type);
     return r;
 }
 

@@ -63,16 +63,34 @@ static void remove_at(size_t i) {
     count--;
 }
 
-int ts_ledger_put(const struct ts_holding *holding) {
-    ts_lock_take(&guard);
+/* With guard held. */
+static int put(const struct ts_holding *holding) {
     int room = (count + 1) * 2 <= capacity || grow() || count + 1 < capacity;
     if (room) {
         size_t i = probe(holding->thing, holding->key);
         count += !table[i].thing;
         table[i] = *holding;
     }
+    return room;
+}
+
+int ts_ledger_put(const struct ts_holding *holding) {
+    ts_lock_take(&guard);
+    int room = put(holding);
     ts_lock_give(&guard);
     return room;
+}
+
+int ts_ledger_join(const struct ts_holding *holding) {
+    ts_lock_take(&guard);
+    size_t i = capacity ? probe(holding->thing, holding->key) : 0;
+    int is_new = !capacity || !table[i].thing;
+    if (is_new)
+        put(holding);
+    else
+        table[i].references += holding->references;
+    ts_lock_give(&guard);
+    return is_new;
 }
 
 static int find(enum ts_thing thing, uint64_t key, struct ts_holding *out, int take) {

@@ -7,20 +7,20 @@
 
 /* What kind of handle a key is; handles of different kinds may have equal values. */
 enum ts_thing { TS_POINTER = 1, TS_ARRAY_HANDLE, TS_MIPMAP, TS_VMM, TS_MAPPING, TS_ASYNC, TS_GRAPH_EXEC, TS_CODE,
-                TS_CONTEXT_OBJECT, TS_FOREIGN, TS_CODE_PART, TS_POOL_IMPORT };
+                TS_CONTEXT_OBJECT, TS_FOREIGN, TS_CODE_PART, TS_POOL_IMPORT, TS_PAGE };
 
 struct ts_holding {
     uint64_t key;
     uint64_t bytes; /* TS_MAPPING: of the range */
     uint64_t owner; /* context that frees it when it goes; TS_MAPPING: the TS_VMM key;
                      * TS_ASYNC: its pool */
-    uint32_t references; /* TS_VMM: handles; TS_FOREIGN, TS_POOL_IMPORT: times opened;
+    uint32_t references; /* TS_VMM: handles; TS_FOREIGN, TS_POOL_IMPORT: times opened; TS_PAGE: allocations there;
                           * TS_POINTER, TS_ASYNC: 1: exported */
     uint32_t mappings;   /* TS_VMM: live maps */
     uint8_t thing;       /* 0: empty */
     uint8_t kind;        /* enum tessera_kind */
     uint8_t card;
-    uint8_t charged; /* 0: shown, not charged (imported) */
+    uint8_t charged; /* 0: shown, not charged (imported); TS_POINTER: the pages that it shares are */
 };
 
 /* All return 0 when the key is not there (put: when memory ran out). */
@@ -31,6 +31,8 @@ int ts_ledger_take_within(enum ts_thing thing, uint64_t from, uint64_t to, struc
 int ts_ledger_look(enum ts_thing thing, uint64_t key, struct ts_holding *out);
 /* Change references and mappings; when both are zero it is taken out. Returns 2 then. */
 int ts_ledger_count(enum ts_thing thing, uint64_t key, int references, int mappings, struct ts_holding *out);
+/* One reference more, or put it there: 1 if it is new. */
+int ts_ledger_join(const struct ts_holding *holding);
 void ts_ledger_mark_exported(enum ts_thing thing, uint64_t pointer);
 /* Take everything that `owner` would free; calls `each` without the lock held. */
 size_t ts_ledger_take_owned(uint64_t owner, void (*each)(const struct ts_holding *));

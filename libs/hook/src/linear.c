@@ -2,8 +2,9 @@
 #include "charge.h"
 #include "foreign.h"
 #include "memory.h"
-#include "pools.h"
+#include "pages.h"
 #include "points.h"
+#include "pools.h"
 #include "relaxed.h"
 #include "start.h"
 
@@ -14,24 +15,60 @@ static struct ts_holding pointer(struct ts_card *card, enum tessera_kind kind, C
                                .kind = (uint8_t)kind, .card = (uint8_t)card->index, .charged = 1};
 }
 
-/* Oversubscription: what would not lie on the card within resident_bytes becomes managed. */
-static enum tessera_kind kind_for(const struct ts_card *card, uint64_t bytes) {
-    int over = ts_memory_pages(bytes) > ts_charge_resident_room(card);
-    return over && real.cuMemAllocManaged ? TESSERA_MANAGED : TESSERA_DEVICE;
+static uint64_t ahead_of(const struct ts_card *card, uint64_t cost) {
+    return ts_pages_shared(cost) ? ts_pages_ahead(card, cost) : cost;
 }
 
-static CUresult allocate(struct ts_card *card, enum tessera_kind kind, CUdeviceptr *at, size_t bytes, unsigned flags) {
-    uint64_t cost = kind == TESSERA_MANAGED ? ts_memory_round(bytes) : ts_memory_pages(bytes);
-    if (!ts_memory_ask(card, kind, cost)) {
-        if (kind == TESSERA_DEVICE && kind_for(card, bytes) == TESSERA_MANAGED) /* another thread was faster */
-            return allocate(card, TESSERA_MANAGED, at, bytes, flags);
+/* 0: it lies in a page that does not fit, and the caller has to free it. */
+static int settle(struct ts_card *card, CUresult r, uint64_t ahead, CUdeviceptr at, uint64_t cost) {
+    struct ts_holding holding = pointer(card, TESSERA_DEVICE, r == CUDA_SUCCESS ? at : 0, cost);
+    if (r != CUDA_SUCCESS || !ts_pages_shared(cost))
+        return ts_memory_settle(card, r, ahead, cost, &holding);
+    holding.charged = 0;
+    if (ts_memory_settle(card, r, ahead, ts_pages_enter(card, at, cost), &holding))
+        return 1;
+    ts_pages_leave(card, at, cost);
+    return 0;
+}
+
+static CUresult undo(CUdeviceptr at) {
+    real.cuMemFree_v2(at);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Oversubscription: what would not lie on the card within resident_bytes becomes managed. */
+static int is_over(const struct ts_card *card, uint64_t cost) {
+    return cost > ts_charge_resident_room(card) && real.cuMemAllocManaged;
+}
+
+static CUresult allocate_managed(struct ts_card *card, CUdeviceptr *at, size_t bytes, unsigned flags) {
+    uint64_t cost = ts_memory_round(bytes);
+    if (!ts_memory_ask(card, TESSERA_MANAGED, cost))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     ts_point("alloc: charged");
-    CUresult r = kind == TESSERA_MANAGED ? real.cuMemAllocManaged(at, bytes, flags) : real.cuMemAlloc_v2(at, bytes);
+    CUresult r = real.cuMemAllocManaged(at, bytes, flags);
     ts_point("alloc: driver");
-    struct ts_holding holding = pointer(card, kind, r == CUDA_SUCCESS ? *at : 0, cost);
+    struct ts_holding holding = pointer(card, TESSERA_MANAGED, r == CUDA_SUCCESS ? *at : 0, cost);
     ts_memory_settle(card, r, cost, cost, &holding);
+    ts_point("alloc: settled");
+    return r;
+}
+
+static CUresult allocate(struct ts_card *card, CUdeviceptr *at, size_t bytes) {
+    uint64_t cost = ts_memory_pages(bytes), ahead = ahead_of(card, cost);
+    if (is_over(card, ahead))
+        return allocate_managed(card, at, bytes, CU_MEM_ATTACH_GLOBAL);
+    if (!ts_memory_ask(card, TESSERA_DEVICE, ahead)) /* or another thread was faster */
+        return is_over(card, ahead) ? allocate_managed(card, at, bytes, CU_MEM_ATTACH_GLOBAL) : CUDA_ERROR_OUT_OF_MEMORY;
+    ts_point("alloc: charged");
+    CUresult r = real.cuMemAlloc_v2(at, bytes);
+    ts_point("alloc: driver");
+    if (!settle(card, r, ahead, *at, cost)) {
+        r = undo(*at);
+        if (is_over(card, TS_PAGE_BYTES))
+            return allocate_managed(card, at, bytes, CU_MEM_ATTACH_GLOBAL);
+        *at = 0;
+    }
     ts_point("alloc: settled");
     return r;
 }
@@ -41,20 +78,22 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes) {
     struct ts_card *card = ts_card_current();
     if (!card || !bytes || !dptr)
         return real.cuMemAlloc_v2(dptr, bytes);
-    return allocate(card, kind_for(card, bytes), dptr, bytes, CU_MEM_ATTACH_GLOBAL);
+    return allocate(card, dptr, bytes);
 }
 
 CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytes) {
     TS_ENTER(cuMemAlloc, (dptr, bytes));
     struct ts_card *card = ts_card_current();
-    uint64_t cost = ts_memory_pages(bytes);
     if (!card || !bytes || !dptr)
         return real.cuMemAlloc(dptr, bytes);
-    if (!ts_memory_ask(card, TESSERA_DEVICE, cost))
+    uint64_t cost = ts_memory_pages(bytes), ahead = ahead_of(card, cost);
+    if (!ts_memory_ask(card, TESSERA_DEVICE, ahead))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = real.cuMemAlloc(dptr, bytes);
-    struct ts_holding holding = pointer(card, TESSERA_DEVICE, r == CUDA_SUCCESS ? *dptr : 0, cost);
-    ts_memory_settle(card, r, cost, cost, &holding);
+    if (settle(card, r, ahead, *dptr, cost))
+        return r;
+    r = undo(*dptr);
+    *dptr = 0;
     return r;
 }
 
@@ -63,7 +102,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags) 
     struct ts_card *card = ts_card_current();
     if (!card || !bytes || !dptr)
         return real.cuMemAllocManaged(dptr, bytes, flags);
-    return allocate(card, TESSERA_MANAGED, dptr, bytes, flags);
+    return allocate_managed(card, dptr, bytes, flags);
 }
 
 static uint64_t pitched(uint64_t width, uint64_t height) {
@@ -74,38 +113,38 @@ static uint64_t pitched(uint64_t width, uint64_t height) {
 CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned int element) {
     TS_ENTER(cuMemAllocPitch_v2, (dptr, pitch, width, height, element));
     struct ts_card *card = ts_card_current();
-    uint64_t cost = pitched(width, height);
+    uint64_t cost = pitched(width, height), ahead;
     if (!card || !cost || !dptr || !pitch)
         return real.cuMemAllocPitch_v2(dptr, pitch, width, height, element);
-    if (!ts_memory_ask(card, TESSERA_DEVICE, cost))
+    ahead = ahead_of(card, cost);
+    if (!ts_memory_ask(card, TESSERA_DEVICE, ahead))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = real.cuMemAllocPitch_v2(dptr, pitch, width, height, element);
     uint64_t really = r == CUDA_SUCCESS ? ts_memory_pages(*pitch * height) : cost;
-    struct ts_holding holding = pointer(card, TESSERA_DEVICE, r == CUDA_SUCCESS ? *dptr : 0, really);
-    if (ts_memory_settle(card, r, cost, really, &holding))
+    if (settle(card, r, ahead, *dptr, really))
         return r;
-    real.cuMemFree_v2(*dptr);
+    r = undo(*dptr);
     *dptr = 0;
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return r;
 }
 
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int width, unsigned int height,
                          unsigned int element) {
     TS_ENTER(cuMemAllocPitch, (dptr, pitch, width, height, element));
     struct ts_card *card = ts_card_current();
-    uint64_t cost = pitched(width, height);
+    uint64_t cost = pitched(width, height), ahead;
     if (!card || !cost || !dptr || !pitch)
         return real.cuMemAllocPitch(dptr, pitch, width, height, element);
-    if (!ts_memory_ask(card, TESSERA_DEVICE, cost))
+    ahead = ahead_of(card, cost);
+    if (!ts_memory_ask(card, TESSERA_DEVICE, ahead))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = real.cuMemAllocPitch(dptr, pitch, width, height, element);
     uint64_t really = r == CUDA_SUCCESS ? ts_memory_pages((uint64_t)*pitch * height) : cost;
-    struct ts_holding holding = pointer(card, TESSERA_DEVICE, r == CUDA_SUCCESS ? *dptr : 0, really);
-    if (ts_memory_settle(card, r, cost, really, &holding))
+    if (settle(card, r, ahead, *dptr, really))
         return r;
-    real.cuMemFree_v2(*dptr);
+    r = undo(*dptr);
     *dptr = 0;
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return r;
 }
 
 /* Out of the ledger before the driver frees it: afterwards another thread may be given the same

@@ -4,22 +4,22 @@
 #include "clock.h"
 #include "limits.h"
 #include "log.h"
+#include "pages.h"
 #include "pools.h"
 #include "relaxed.h"
 #include "start.h"
 
-#define PAGE (UINT64_C(2) << 20)
 #define PIECE 512u /* the driver carves memory in pieces of at least this */
 
 uint64_t ts_memory_round(uint64_t bytes) {
     return bytes > UINT64_MAX - PIECE ? bytes : (bytes + PIECE - 1) & ~(uint64_t)(PIECE - 1);
 }
 
-/* Smaller ones share pages, and are charged what they ask for. */
+/* Smaller ones share pages (pages.h). */
 uint64_t ts_memory_pages(uint64_t bytes) {
-    if (bytes < PAGE / 2 || bytes > UINT64_MAX - PAGE)
+    if (bytes < TS_PAGE_BYTES / 2 || bytes > UINT64_MAX - TS_PAGE_BYTES)
         return ts_memory_round(bytes);
-    return (bytes + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+    return (bytes + TS_PAGE_BYTES - 1) & ~(uint64_t)(TS_PAGE_BYTES - 1);
 }
 
 uint64_t ts_memory_context(void) {
@@ -86,4 +86,6 @@ void ts_memory_drop(const struct ts_holding *holding) {
         __atomic_sub_fetch(&card->mine->overhead_bytes, holding->bytes, __ATOMIC_RELAXED);
     else if (holding->thing == TS_FOREIGN || holding->thing == TS_VMM || holding->thing == TS_POOL_IMPORT)
         __atomic_sub_fetch(&card->mine->imported_bytes, holding->bytes, __ATOMIC_RELAXED);
+    else if (holding->thing == TS_POINTER)
+        ts_uncharge(card, TESSERA_DEVICE, ts_pages_leave(card, holding->key, holding->bytes));
 }
