@@ -104,6 +104,23 @@ def test_a_processs_time_is_counted_as_samples_come(tmp_path: Path) -> None:
     assert len(set(stamps)) >= len(set(counted)) - 1
 
 
+def test_processes_that_take_turns_are_not_busier_than_their_card(tmp_path: Path) -> None:
+    environ = a_machine(tmp_path, "cards=1 memory=16g bias=1")
+    with polling(NVML, environ) as poller, working(environ) as one, working(environ) as other:
+        for worker in (one, other):
+            assert worker.stdin is not None
+            worker.stdin.write("work\n")
+            worker.stdin.flush()
+        seen: dict[int, dict[int, int]] = {}
+        while len(seen) < 6:
+            card = poller.poll()["cards"][0]
+            seen[card["sampled_us"]] = {p["pid"]: p["busy_ns"] for p in card["processes"]}
+    (first_us, first), (last_us, last) = sorted(seen.items())[1], max(seen.items())
+    had = {pid: last[pid] - first[pid] for pid in (one.pid, other.pid)}
+    assert had[one.pid] == pytest.approx(had[other.pid], rel=0.1)
+    assert sum(had.values()) / 1000 == pytest.approx(last_us - first_us, rel=0.1)
+
+
 class Failing:
     """An NVML that fails as it is configured to."""
 

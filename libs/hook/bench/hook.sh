@@ -32,16 +32,19 @@ for kind in bare hooked; do
 done
 echo "$processes processes at once on $(nproc) cores, mean of all; the budgets are those of one"
 table "$dir/bare.all" "$dir/hooked.all"
-polling() { # of all, in percent of a core: processes that ask for free memory every 10 ms
-    rm -f "$dir"/poll.*
-    i=0
-    while [ "$i" -lt "$polling" ]; do "$1" poll 20 >"$dir/poll.$i" & i=$((i + 1)); done
-    wait
-    cat "$dir"/poll.* | awk '/^polling/ { sum += $2 } END { printf "%.2f", sum / 20e9 * 100 }'
+polled() { # in percent of a core
+    cat "$dir/poll.$1".* | awk '/^polling/ { sum += $2 } END { printf "%.2f", sum / 20e9 * 100 }'
 }
-polling=50
+polling=50 # of each kind, at the same time: what else the machine does is the same for both
 for round in 1 2 3; do
-    echo "$polling processes that ask for free memory every 10 ms: $(polling bare) % of a core bare, $(polling hooked) % hooked (budget: 1 more)"
+    i=0
+    while [ "$i" -lt "$polling" ]; do
+        bare poll 20 >"$dir/poll.bare.$i" &
+        hooked poll 20 >"$dir/poll.hooked.$i" &
+        i=$((i + 1))
+    done
+    wait
+    echo "$polling processes that ask for free memory every 10 ms: $(polled bare) % of a core bare, $(polled hooked) % hooked (budget: 1 more)"
 done
 exec_ns() { # of a process that never calls the driver
     a=$(date +%s%N); i=0

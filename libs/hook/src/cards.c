@@ -6,18 +6,19 @@
 #include "limits.h"
 #include "log.h"
 #include "real.h"
+#include "relaxed.h"
 #include "slots.h"
 #include "usage_map.h"
 
 #define DEVICES 64
 
 struct ts_card ts_cards[TESSERA_CARDS + 1];
-static uint32_t count;
-static int8_t of_device[DEVICES]; /* index + 1; 0: not looked up */
+static uint32_t count TS_HOT;
+static int8_t of_device[DEVICES] TS_HOT; /* index + 1; 0: not looked up */
 static struct tessera_slot scratch[TESSERA_CARDS + 1]; /* for a card that has no slot yet */
 static struct tessera_card_usage nowhere; /* of the card that gives nothing */
 static ts_lock guard;
-static int single; /* one CUDA device only: no need to ask which is current */
+static int single TS_HOT; /* one CUDA device only: no need to ask which is current */
 
 void ts_uuid_text(const char bytes[16], char text[TESSERA_UUID_BYTES]) {
     const unsigned char *b = (const unsigned char *)bytes;
@@ -150,7 +151,7 @@ struct ts_card *ts_card_by_device(int device) {
     return at ? &ts_cards[at - 1] : look_up(device);
 }
 
-struct ts_card *ts_card_current(void) {
+TS_OFTEN struct ts_card *ts_card_current(void) {
     CUdevice device;
     if (__atomic_load_n(&single, __ATOMIC_ACQUIRE))
         return &ts_cards[of_device[0] - 1];

@@ -8,24 +8,25 @@
 #include "tessera/usage.h"
 
 struct ts_card {
-    char uuid[TESSERA_UUID_BYTES];
+    /* Read by every call: one line of memory. */
+    _Alignas(64) struct tessera_card_usage *shared;
+    struct tessera_slot *mine; /* never NULL: a scratch slot before one is claimed */
     uint32_t index; /* of its record in the usage file, and in the table here */
     int32_t slot;   /* ours in the usage file; -1: not claimed yet */
-    int32_t ordinal; /* CUDA device; -1: known through NVML only */
+    /* in force; stored by whoever refreshes the limits, read by all */
     uint32_t granted; /* 0: the limits file does not list it, nothing may be taken */
+    uint32_t flags;   /* TESSERA_CARD_* */
+    uint64_t limit_bytes; /* 0: none */
+    uint32_t rate_permille; /* 1000: no limit */
+    uint32_t brothers;      /* other processes of the container with a slot, if they take turns */
+    int64_t lease_below_ns; /* they do while the bucket holds less */
+    uint64_t resident_bytes;
+    /* less often */
     ts_lock lock;   /* threads of this process, around every change of the charge */
     uint64_t own[TESSERA_KINDS]; /* what we charged, should the file have to be rebuilt */
     uint64_t page_room; /* in pages that small allocations of this process share */
-    /* in force; stored by whoever refreshes the limits, read by all */
-    uint64_t limit_bytes; /* 0: none */
-    uint64_t resident_bytes;
-    uint32_t rate_permille; /* 1000: no limit */
-    uint32_t flags;         /* TESSERA_CARD_* */
-    uint32_t brothers;      /* other processes of the container with a slot, if they take turns */
-    uint64_t looked;        /* for them, last */
-    int64_t lease_below_ns; /* they do while the bucket holds less */
-    struct tessera_card_usage *shared;
-    struct tessera_slot *mine; /* never NULL: a scratch slot before one is claimed */
+    int32_t ordinal; /* CUDA device; -1: known through NVML only */
+    char uuid[TESSERA_UUID_BYTES];
 };
 
 /* The last one stands for every card that cannot be told or has no room here: it gives nothing. */

@@ -143,7 +143,7 @@ uint64_t ts_charge_resident_room(const struct ts_card *card) {
     return there < resident ? resident - there : 0;
 }
 
-uint64_t ts_charge_room(const struct ts_card *card) {
+TS_OFTEN uint64_t ts_charge_room(const struct ts_card *card) {
     uint64_t limit = __atomic_load_n(&card->limit_bytes, __ATOMIC_RELAXED);
     uint64_t held = ts_charged(card);
     if (!ts_get(card->granted))

@@ -5,14 +5,15 @@
 #include <time.h>
 
 #include "lock.h"
+#include "relaxed.h"
 
 #define WAKES_IN 50000ull /* what a futex takes on a busy machine */
 
-static ts_clock_now other_now;
+static ts_clock_now other_now TS_HOT;
 static ts_clock_sleep other_sleep;
 static uint64_t real_ahead; /* CLOCK_REALTIME - CLOCK_MONOTONIC_COARSE, renewed by ts_real */
 
-static uint64_t read_clock(clockid_t id) {
+TS_OFTEN static uint64_t read_clock(clockid_t id) {
     struct timespec t;
     clock_gettime(id, &t);
     return (uint64_t)t.tv_sec * TS_S + (uint64_t)t.tv_nsec;
@@ -49,11 +50,11 @@ void ts_clock_wait(uint32_t *word, uint32_t seen, uint64_t most, uint64_t late) 
     errno = saved;
 }
 
-uint64_t ts_coarse(void) {
+TS_OFTEN uint64_t ts_coarse(void) {
     return read_clock(CLOCK_MONOTONIC_COARSE);
 }
 
-uint64_t ts_passing(void) {
+TS_OFTEN uint64_t ts_passing(void) {
     return other_now ? ts_coarse() + other_now() : ts_coarse();
 }
 

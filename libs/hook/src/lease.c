@@ -16,7 +16,6 @@
 #define MOST_CLEAR_NS (2 * TS_S) /* and no longer: what runs there may be waiting for this launch */
 #define MOST_AWAY_NS (MOST_CLEAR_NS + 100 * TS_MS)
 #define MOST_DEFICIT_NS ((int64_t)(10 * TS_S))
-#define LOOK_NS (100 * TS_MS) /* for brothers: all slots are read */
 #define LATE_OF 10 /* of the longest launch, where a clock does not wake */
 #define SHORT_OF 2 /* the container is short of time while its bucket is not half full */
 #define MPS_ENABLED ((CUdevice_attribute)133)
@@ -29,20 +28,15 @@ static int under_mps(const struct ts_card *card) {
             real.cuDeviceGetAttribute(&value, MPS_ENABLED, card->ordinal) == CUDA_SUCCESS && value);
 }
 
+/* Who looks for dead processes counts the living (slots.c). */
 void ts_lease_look(struct ts_card *card) {
-    const struct tessera_usage *usage = ts_usage();
-    uint32_t brothers = 0, rate = __atomic_load_n(&card->rate_permille, __ATOMIC_RELAXED);
-    uint64_t now = ts_passing();
+    uint32_t rate = ts_get(card->rate_permille), known = ts_get(card->brothers), brothers = 0;
     ts_set(card->lease_below_ns, ts_bucket_cap(rate) / SHORT_OF);
-    if (now - ts_get(card->looked) < LOOK_NS && card->slot >= 0 && rate < 1000)
-        return;
-    ts_set(card->looked, card->slot >= 0 && rate < 1000 ? now : 0);
-    for (uint32_t i = 0; rate < 1000 && card->slot >= 0 && i < ts_slots_high(); i++)
-        brothers += (int32_t)i != card->slot && usage->slot[i].card == card->index &&
-                    __atomic_load_n(&usage->slot[i].state, __ATOMIC_RELAXED) == TESSERA_SLOT_LIVE;
-    if (brothers && under_mps(card))
-        brothers = 0;
-    __atomic_store_n(&card->brothers, brothers, __ATOMIC_RELAXED);
+    if (rate < 1000 && card->slot >= 0)
+        brothers = ts_get(card->shared->processes);
+    brothers -= brothers > 0; /* ourselves */
+    if (brothers != known)
+        ts_set(card->brothers, brothers && !known && under_mps(card) ? 0 : brothers);
 }
 
 /* Debited, launched, and not known to have run. */

@@ -9,7 +9,7 @@
 
 #define TS_TURN_NS 4000000ll /* of GPU time */
 
-void ts_lease_look(struct ts_card *card); /* with the limits: are there brothers? */
+void ts_lease_look(struct ts_card *card); /* now and then: are there brothers? */
 void ts_lease_wait(struct ts_card *card);
 void ts_lease_keep(struct ts_card *card, uint64_t wall_ns); /* its holder waits for GPU time */
 

@@ -22,12 +22,12 @@
 #define PATIENCE 100 /* times 10 ms at a process's start, for a file that is there and not whole */
 
 static struct tessera_limits current;
-static uint32_t flags; /* of current, as of the last look */
-static enum ts_source source;
+static uint32_t flags TS_HOT; /* of current, as of the last look */
+static enum ts_source source TS_HOT;
 static char path[512];
 static char usage_path[512];
 static int mounted; /* the agent mounted library and file: nothing else counts, nor does their absence */
-static int closed;  /* there is nothing that counts: nothing may be taken or launched */
+static int closed TS_HOT; /* there is nothing that counts: nothing may be taken or launched */
 static ts_lock guard;
 
 int ts_limits_valid(const struct tessera_limits *limits) {
@@ -100,8 +100,17 @@ static uint32_t over(uint32_t flag, uint64_t until_ns) {
     return (current.flags & flag) && until_ns && ts_real() >= until_ns ? flag : 0;
 }
 
-/* At every look, for a hold ends without anybody writing. */
+/* Loans and holds end without anybody writing. */
+static int is_timed TS_HOT;
+static int ends_by_itself(void) {
+    for (uint32_t i = 0; i < current.head.cards; i++)
+        if (current.card[i].mode == TESSERA_CORES_ELASTIC)
+            return 1;
+    return (current.flags & (TESSERA_HOLD_LAUNCHES | TESSERA_SUSPEND)) != 0;
+}
+
 static void take_flags(void) {
+    ts_set(is_timed, ends_by_itself());
     uint32_t now = current.flags & ~(over(TESSERA_HOLD_LAUNCHES, current.hold_until_ns) |
                                      over(TESSERA_SUSPEND, current.suspend_until_ns));
     if (closed)
@@ -125,52 +134,53 @@ static void close_or_open(int valid) {
  * again since, with the same stamp: it is looked at again. */
 #define SETTLED (20 * TS_MS)
 static struct stat seen;
-static ts_lock looking; /* over seen: who finds it taken goes on with what it has */
+static uint64_t stamp TS_HOT; /* of seen; 0: it is to be read again */
+static ts_lock looking; /* over both: who finds it taken goes on with what it has */
+
+static uint64_t stamp_of(const struct stat *file) {
+    const uint64_t of[] = {file->st_ino, file->st_dev, (uint64_t)file->st_size, (uint64_t)file->st_mtim.tv_sec,
+                           (uint64_t)file->st_mtim.tv_nsec};
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < sizeof of / sizeof *of; i++)
+        sum = (sum ^ of[i]) * UINT64_C(0x9E3779B97F4A7C15);
+    return file->st_ino ? sum | 1 : 0;
+}
 
 static int is_unchanged(int *settled) {
     struct stat now;
     if (stat(path, &now) < 0)
         memset(&now, 0, sizeof now);
-    int same = seen.st_ino && now.st_ino == seen.st_ino && now.st_dev == seen.st_dev && now.st_size == seen.st_size &&
+    int same = stamp && now.st_ino == seen.st_ino && now.st_dev == seen.st_dev && now.st_size == seen.st_size &&
                now.st_mtim.tv_sec == seen.st_mtim.tv_sec && now.st_mtim.tv_nsec == seen.st_mtim.tv_nsec;
     uint64_t written = (uint64_t)now.st_mtim.tv_sec * TS_S + (uint64_t)now.st_mtim.tv_nsec, real = ts_real();
     *settled = now.st_ino && real > written && real - written > SETTLED;
     seen = now;
+    ts_set(stamp, stamp_of(&now));
     return same;
 }
 
 /* All processes of a container look at one file: whoever has seen what another sees just now need not look.
  * Each does all the same now and then, for the container can write these words. */
 #define LOOKED_NS (10 * TS_MS)
-#define ALONE_NS (200 * TS_MS)
-static uint64_t looked; /* when this process did */
+#define ALONE_NS TS_S
+static uint64_t looked TS_HOT; /* when this process did */
 
-static uint64_t stamp_of(const struct stat *file) {
-    const uint64_t of[] = {file->st_ino, file->st_dev, (uint64_t)file->st_size, (uint64_t)file->st_mtim.tv_sec,
-                           (uint64_t)file->st_mtim.tv_nsec};
-    uint64_t stamp = 0;
-    for (uint32_t i = 0; i < sizeof of / sizeof *of; i++)
-        stamp = (stamp ^ of[i]) * UINT64_C(0x9E3779B97F4A7C15);
-    return stamp;
-}
-
-static int another_looked(void) {
+TS_OFTEN static int another_looked(uint64_t now) {
     const struct tessera_usage *usage = ts_usage();
-    uint64_t now = ts_passing();
-    return usage && !closed && seen.st_ino && now - looked < ALONE_NS && now - ts_get(usage->limits_looked_ns) < LOOKED_NS &&
-           ts_get(usage->limits_stamp) == stamp_of(&seen);
+    return usage && !ts_get(closed) && ts_get(stamp) && now - ts_get(looked) < ALONE_NS &&
+           now - ts_get(usage->limits_looked_ns) < LOOKED_NS && ts_get(usage->limits_stamp) == ts_get(stamp);
 }
 
 static int look(int anyway, int *settled) {
-    if (!anyway && another_looked()) {
+    if (!anyway && another_looked(ts_passing())) {
         *settled = 1;
         return 1;
     }
     int same = is_unchanged(settled);
-    looked = ts_passing();
+    ts_set(looked, ts_passing());
     struct tessera_usage *usage = ts_usage();
     if (usage) {
-        ts_set(usage->limits_stamp, stamp_of(&seen));
+        ts_set(usage->limits_stamp, stamp);
         ts_set(usage->limits_looked_ns, looked);
     }
     return same;
@@ -253,6 +263,12 @@ static uint32_t rate_of(const struct tessera_card_limit *entry) {
     return rate < 1000 ? rate : 1000;
 }
 
+/* Every process does: what is there already is not written, and stays in the others' caches. */
+static void publish(uint64_t *at, uint64_t value) {
+    if (ts_get(*at) != value)
+        ts_set(*at, value);
+}
+
 void ts_limits_apply(struct ts_card *card) {
     ts_lock_take(&guard);
     ts_point("limits: locked");
@@ -264,40 +280,39 @@ void ts_limits_apply(struct ts_card *card) {
     __atomic_store_n(&card->resident_bytes, entry ? entry->resident_bytes : 0, __ATOMIC_RELAXED);
     __atomic_store_n(&card->rate_permille, rate, __ATOMIC_RELAXED);
     __atomic_store_n(&card->flags, entry ? entry->flags : 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&card->shared->limit_bytes, memory, __ATOMIC_RELAXED);
-    __atomic_store_n(&card->shared->cores_permille, rate, __ATOMIC_RELAXED);
-    __atomic_store_n(&card->shared->generation, current.generation, __ATOMIC_RELAXED);
+    publish(&card->shared->limit_bytes, memory);
+    publish(&card->shared->generation, current.generation);
+    if (ts_get(card->shared->cores_permille) != rate)
+        ts_set(card->shared->cores_permille, rate);
     if (entry)
         ts_measured(card, entry);
     else
         ts_log_once(TS_LOG_WARNING, "%s is not in the limits file: nothing may be taken of it", card->uuid);
     ts_lock_give(&guard);
     ts_lease_look(card);
-    uint32_t over = memory && ts_charged(card) > memory ? TESSERA_GAP_OVER : 0;
-    uint32_t gaps = __atomic_load_n(&card->mine->gaps, __ATOMIC_RELAXED);
-    __atomic_store_n(&card->mine->gaps, (gaps & ~TESSERA_GAP_OVER) | over, __ATOMIC_RELAXED);
+    ts_limits_compare(card);
 }
 
-/* Loans end without anybody writing; all else of the same file can wait. */
-#define APPLY_NS (100 * TS_MS)
-static uint64_t applied;
-
-static int is_elastic(void) {
-    for (uint32_t i = 0; i < current.head.cards; i++)
-        if (current.card[i].mode == TESSERA_CORES_ELASTIC)
-            return 1;
-    return 0;
+void ts_limits_compare(struct ts_card *card) {
+    uint64_t limit = ts_get(card->limit_bytes);
+    uint32_t over = limit && ts_charged(card) > limit ? TESSERA_GAP_OVER : 0, gaps = ts_get(card->mine->gaps);
+    if ((gaps & TESSERA_GAP_OVER) != over)
+        ts_set(card->mine->gaps, gaps ^ TESSERA_GAP_OVER);
 }
 
-void ts_limits_refresh(int anyway) {
+/* All else of the same file can wait. */
+#define APPLY_NS (500 * TS_MS)
+static uint64_t applied TS_HOT;
+
+__attribute__((noinline)) static void refresh(int anyway, uint64_t now) {
     struct tessera_limits fresh;
     int settled;
-    if (ts_get(source) == TS_NO_LIMITS || !ts_try_lock(&looking))
+    if (!ts_try_lock(&looking))
         return;
     int read = look(anyway, &settled) ? 2 : read_now(&fresh);
     ts_lock_take(&guard);
     if (read != 2 && (read != 1 || !settled))
-        seen.st_ino = 0;
+        ts_set(stamp, 0);
     if (read == 1) {
         current = fresh;
         ts_set(source, TS_LIMITS_FILE);
@@ -306,14 +321,21 @@ void ts_limits_refresh(int anyway) {
     if (read == 1 || (mounted && read == 0))
         close_or_open(read == 1);
     take_flags();
-    int due = read != 2 || is_elastic() || ts_passing() - applied >= APPLY_NS;
+    int due = read != 2 || ts_get(is_timed) || now - applied >= APPLY_NS;
     if (due)
-        applied = ts_passing();
+        ts_set(applied, now);
     ts_lock_give(&guard);
     ts_lock_give(&looking);
-    for (uint32_t i = 0; due && i < TESSERA_CARDS; i++)
+    for (uint32_t i = 0; due && i < ts_card_count(); i++)
         if (ts_cards[i].shared)
             ts_limits_apply(&ts_cards[i]);
+}
+
+TS_OFTEN void ts_limits_refresh(int anyway) {
+    uint64_t now = ts_passing();
+    int is_due = anyway || ts_get(is_timed) || now - ts_get(applied) >= APPLY_NS || !another_looked(now);
+    if (is_due && ts_get(source) != TS_NO_LIMITS)
+        refresh(anyway, now);
 }
 
 void ts_limits_reset(void) {

@@ -13,6 +13,7 @@ const char *ts_limits_usage_path(void);
 /* Reads the file again, or (unless anyway) leaves it to another process that just did; keeps the last valid one. */
 void ts_limits_refresh(int anyway);
 void ts_limits_apply(struct ts_card *card); /* copies into the card what concerns it */
+void ts_limits_compare(struct ts_card *card); /* notes a gap while more is charged than it allows */
 void ts_limits_reset(void);            /* in a forked child: another thread of the parent may have held the lock */
 uint32_t ts_limits_flags(void);        /* TESSERA_SUSPEND and so on, less a hold that is over */
 

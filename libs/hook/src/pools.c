@@ -7,6 +7,7 @@
 #include "lock.h"
 #include "log.h"
 #include "memory.h"
+#include "relaxed.h"
 #include "slots.h"
 #include "start.h"
 
@@ -32,9 +33,9 @@ struct chunk {
 
 static struct chunk first;
 static struct ts_pool graphs[TESSERA_CARDS + 1];
-static int have_graphs, have_pools;
+static int have_graphs TS_HOT, have_pools TS_HOT;
 static ts_lock guard;
-static int loose; /* some pool may hold memory that nobody uses */
+static int loose TS_HOT; /* some pool may hold memory that nobody uses */
 
 enum what { RESERVED, USED };
 
@@ -178,6 +179,8 @@ void ts_pool_settle(CUmemoryPool handle) {
 }
 
 void ts_pools_settle(void) {
+    if (!ts_get(have_pools) && !ts_get(have_graphs)) /* no call has shown one yet */
+        return;
     ts_lock_take(&guard);
     loose = 0;
     for (struct chunk *chunk = &first; have_pools && chunk; chunk = after(chunk))

@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "log.h"
 #include "points.h"
+#include "relaxed.h"
 #include "usage_map.h"
 #include "version.h"
 
@@ -174,18 +175,25 @@ static void reclaim(struct tessera_slot *slot, uint32_t index, uint32_t as) {
     ts_log(TS_LOG_NOTE, "reclaimed the slot %u of process %d", index, slot->pid);
 }
 
+/* And counts the living of each card. */
 static int reap_under_lock(uint32_t as) {
     struct tessera_usage *usage = ts_usage();
+    uint32_t living[TESSERA_CARDS] = {0};
     int reaped = 0;
     for (uint32_t i = 0; i < ts_slots_high(); i++) {
         struct tessera_slot *slot = &usage->slot[i];
-        if (i == as || __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != TESSERA_SLOT_LIVE || is_ours(i))
+        if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != TESSERA_SLOT_LIVE)
             continue;
-        if (!ts_slot_alive(slot, i)) {
+        if (i == as || is_ours(i) || ts_slot_alive(slot, i)) {
+            living[slot->card % TESSERA_CARDS]++;
+        } else {
             reclaim(slot, i, as);
             reaped++;
         }
     }
+    for (uint32_t i = 0; i < TESSERA_CARDS; i++)
+        if (ts_get(usage->card[i].processes) != living[i])
+            ts_set(usage->card[i].processes, living[i]);
     return reaped;
 }
 
@@ -207,12 +215,13 @@ int ts_slots_reap(void) {
 }
 
 /* One for all: each asks the kernel for every slot's mark of life, under the lock of all. */
-void ts_slots_reap_in_turn(uint64_t every) {
+int ts_slots_reap_in_turn(uint64_t every) {
     uint64_t now = ts_coarse(), last = __atomic_load_n(&ts_usage()->reaped_ns, __ATOMIC_RELAXED);
     if ((now >= last && now - last < every) ||
         !__atomic_compare_exchange_n(&ts_usage()->reaped_ns, &last, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        return;
+        return 0;
     ts_slots_reap();
+    return 1;
 }
 
 static int find_free(struct tessera_usage *usage) {

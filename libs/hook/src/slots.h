@@ -8,7 +8,7 @@
 int ts_slot_claim(struct ts_card *card); /* 0: no slot is free */
 void ts_slot_want(struct ts_card *card); /* claims one now or later: asks not more than ten times a second */
 uint32_t ts_slots_high(void); /* no slot from here on was ever in use */
-void ts_slots_reap_in_turn(uint64_t every); /* unless a process of the container did within that time */
+int ts_slots_reap_in_turn(uint64_t every); /* 0: a process of the container did within that time */
 int ts_slots_reap(void);                 /* returns how many were reclaimed */
 int ts_slot_alive(const struct tessera_slot *slot, uint32_t index);
 void ts_gap(uint32_t gap); /* note in all our slots what cannot be enforced */

@@ -7,6 +7,7 @@
 
 #include "clock.h"
 #include "contexts.h"
+#include "lease.h"
 #include "ledger.h"
 #include "limits.h"
 #include "lock.h"
@@ -21,17 +22,17 @@
 #include "usage_map.h"
 
 _Alignas(TS_LARGEST_PAGE) union ts_state_page ts_state;
-int ts_active;
-uint64_t ts_ticked;
+int ts_active TS_HOT;
+uint64_t ts_ticked TS_HOT;
 
 static ts_lock guard;
 static int limits_ready, fork_ready;
-static uint64_t passed; /* ts_passing() at the last tick */
-static uint64_t checked, found; /* when the usage file and the other processes were last looked at, and when the file's path */
+static uint64_t passed TS_HOT; /* ts_passing() at the last tick */
+static uint64_t checked TS_HOT, looked TS_HOT; /* when usage file and other processes were last checked, and when by us */
 static __thread int starting __attribute__((tls_model("initial-exec")));
 
 #define CHECK_NS (100 * TS_MS)
-#define BY_PATH_NS (500 * TS_MS)
+#define OWN_NS (500 * TS_MS)
 
 /* CUDA does not survive fork: the child holds nothing and starts anew if it ever calls us. */
 static void in_child(void) {
@@ -115,21 +116,29 @@ void ts_start_nvml(void) {
         start(&ts_state_nvml, ts_real_load_nvml);
 }
 
-static void check_others(uint64_t now) {
-    int by_path = now - ts_get(found) >= BY_PATH_NS;
-    if (by_path)
-        ts_set(found, now);
-    if (!ts_usage_intact(by_path)) {
-        ts_log(TS_LOG_WARNING, "the usage file was removed, replaced or damaged: building it again");
-        ts_lock_take(&guard);
-        ts_usage_open(ts_limits_usage_path());
-        ts_cards_attach();
-        ts_lock_give(&guard);
-    }
-    ts_slots_reap_in_turn(CHECK_NS);
+static void build_again(void) {
+    ts_log(TS_LOG_WARNING, "the usage file was removed, replaced or damaged: building it again");
+    ts_lock_take(&guard);
+    ts_usage_open(ts_limits_usage_path());
+    ts_cards_attach();
+    ts_lock_give(&guard);
 }
 
-static void tick(int anyway) {
+/* One process looks for all, at the file and for the dead; each looks at its own descriptor now and then. */
+static void check_others(uint64_t now) {
+    int own = now - ts_get(looked) >= OWN_NS, ours = ts_slots_reap_in_turn(CHECK_NS);
+    if (own)
+        ts_set(looked, now);
+    if (own || ours ? !ts_usage_intact() : !ts_usage_current())
+        build_again();
+    for (uint32_t i = 0; i < ts_card_count(); i++)
+        if (ts_cards[i].shared) {
+            ts_lease_look(&ts_cards[i]);
+            ts_limits_compare(&ts_cards[i]);
+        }
+}
+
+TS_OFTEN static void tick(int anyway) {
     uint64_t now = ts_coarse();
     __atomic_store_n(&ts_ticked, now, __ATOMIC_RELAXED);
     ts_limits_refresh(anyway);
@@ -145,7 +154,7 @@ void ts_tick_now(void) {
     tick(1);
 }
 
-int ts_tick(void) {
+TS_OFTEN int ts_tick(void) {
     uint64_t now = ts_passing(), last = __atomic_load_n(&passed, __ATOMIC_RELAXED);
     if (now - last < TS_TICK_NS ||
         !__atomic_compare_exchange_n(&passed, &last, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))

@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "lock.h"
 #include "log.h"
+#include "relaxed.h"
 #include "version.h"
 
 #ifndef F_OFD_SETLK
@@ -19,11 +20,12 @@
 #define F_OFD_SETLKW 38
 #endif
 
-static struct tessera_usage *map;
+static struct tessera_usage *map TS_HOT;
 static int fd = -1;
 static dev_t device;
 static ino_t inode;
 static char where[512];
+static struct tessera_head opened; /* the file's, when it was */
 static ts_lock structure;
 
 static int range_lock(int command, short type, uint64_t at) {
@@ -99,8 +101,10 @@ static int open_shared(const char *path) {
     if (fresh && !valid(fresh))
         build(fresh);
     ts_structure_unlock();
-    if (fresh)
+    if (fresh) {
+        opened = fresh->head;
         __atomic_store_n(&map, fresh, __ATOMIC_RELEASE);
+    }
     return fresh != NULL;
 }
 
@@ -119,6 +123,7 @@ int ts_usage_open(const char *path) {
     if (at == MAP_FAILED)
         return 0;
     build(at);
+    opened = ((struct tessera_usage *)at)->head;
     __atomic_store_n(&map, at, __ATOMIC_RELEASE);
     return 0;
 }
@@ -131,17 +136,22 @@ int ts_usage_shared(void) {
     return fd >= 0;
 }
 
-int ts_usage_intact(int by_path) {
+int ts_usage_current(void) {
+    return valid(map) && ts_get(map->head.sequence) == opened.sequence && ts_get(map->head.written_ns) == opened.written_ns;
+}
+
+int ts_usage_intact(void) {
     struct stat ours, there;
     if (fd < 0)
         return 1;
     if (!descriptor_is_ours(&ours))
         return 0;
-    if ((by_path || !ours.st_nlink) && (stat(where, &there) < 0 || there.st_ino != inode || there.st_dev != device))
-        return 0;
     if (ours.st_size < (off_t)TESSERA_USAGE_SIZE && posix_fallocate(fd, 0, TESSERA_USAGE_SIZE) != 0)
         return 0;
-    return valid(map);
+    if (stat(where, &there) == 0 && there.st_ino == inode && there.st_dev == device)
+        return ts_usage_current();
+    __atomic_add_fetch(&map->head.sequence, 1, __ATOMIC_RELAXED);
+    return 0;
 }
 
 void ts_usage_not_inherited(void) {

@@ -9,8 +9,9 @@
 int ts_usage_open(const char *path);
 struct tessera_usage *ts_usage(void);
 int ts_usage_shared(void);
-/* Is our descriptor still ours, the file still linked and whole, and (by_path) the path still this file? 0: reopen. */
-int ts_usage_intact(int by_path);
+/* Is our descriptor still ours, the file whole, and its path still this file? 0: reopen. The others see it by the next: */
+int ts_usage_intact(void);
+int ts_usage_current(void); /* without a call of the kernel: is the file what it was when it was opened? */
 void ts_usage_forget(void);
 void ts_usage_not_inherited(void); /* in a forked child */
 

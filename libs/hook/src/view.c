@@ -10,18 +10,18 @@ static uint64_t least(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
-uint64_t ts_view_total(const struct ts_card *card, uint64_t total) {
+TS_OFTEN uint64_t ts_view_total(const struct ts_card *card, uint64_t total) {
     uint64_t limit = __atomic_load_n(&card->limit_bytes, __ATOMIC_RELAXED);
     if (!ts_get(card->granted))
         return 0;
     return limit ? least(total, limit) : total;
 }
 
-uint64_t ts_view_free(const struct ts_card *card, uint64_t unused, uint64_t total) {
+TS_OFTEN uint64_t ts_view_free(const struct ts_card *card, uint64_t unused, uint64_t total) {
     return least(unused, least(ts_charge_room(card), ts_view_total(card, total)));
 }
 
-static struct ts_card *looked_at(CUresult r) {
+TS_OFTEN static struct ts_card *looked_at(CUresult r) {
     struct ts_card *card = r == CUDA_SUCCESS ? ts_card_current() : NULL;
     if (card) {
         ts_tick();
@@ -31,7 +31,7 @@ static struct ts_card *looked_at(CUresult r) {
 }
 
 /* A caller may want only one of the two. */
-CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
+TS_OFTEN CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     TS_ENTER(cuMemGetInfo_v2, (free_bytes, total));
     CUresult r = real.cuMemGetInfo_v2(free_bytes, total);
     struct ts_card *card = looked_at(r);

@@ -125,6 +125,34 @@ TEST(a_usage_file_of_garbage_is_rebuilt, "memory=1024", NULL) {
     EQUAL(charged(), 1000 * MIB);
 }
 
+/* Whoever notices first builds it: the others are in it no more, and have to find that out. */
+static void hold_and_poll(void *until) {
+    begin();
+    EQUAL(allocate(100, NULL), 0);
+    poll_the_card(until);
+}
+TEST(who_did_not_rebuild_the_file_brings_its_charge_along, "memory=1024", NULL) {
+    static char nothing[TESSERA_USAGE_SIZE];
+    uint64_t end = harness_now() + 2000000000;
+    pid_t pid[5];
+    for (int i = 0; i < 5; i++)
+        pid[i] = child(hold_and_poll, &end);
+    begin();
+    while (charged() < 500 * MIB)
+        usleep(1000);
+    int fd = open(at("usage"), O_RDWR);
+    EQUAL(pwrite(fd, nothing, sizeof nothing, 0), sizeof nothing);
+    close(fd);
+    while (harness_now() < end - 200000000) {
+        size_t a, b;
+        EQUAL(CU(cuMemGetInfo_v2)(&a, &b), 0);
+        usleep(5000);
+    }
+    EQUAL(charged(), 500 * MIB);
+    for (int i = 0; i < 5; i++)
+        EQUAL(wait_for(pid[i]), 0);
+}
+
 TEST(hc_no_usage_file_kills_the_application, "memory=64", NULL) {
     setenv("TESSERA_USAGE", "/proc/no/such/place", 1);
     begin();

@@ -83,7 +83,7 @@ struct tessera_card_usage {
             uint64_t replay_throttled_ns;
             /* and whose turn it is: the lease (lease.c) */
             uint32_t lease; /* slot + 1 of the process that may launch; a futex */
-            uint32_t reserved_lease;
+            uint32_t processes; /* with a slot, as of the last look for dead ones (slots.c) */
             uint64_t lease_until_ns; /* of the hook's clock: from then on others may take it */
             uint64_t lease_clear_ns; /* from then on nothing of the process before is under way */
             /* the gain: measured, and counted by the hook, of late (measured.c) */

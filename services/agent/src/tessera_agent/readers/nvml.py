@@ -15,16 +15,13 @@ from typing import Any, Final, TypeVar
 import pynvml as nvml  # type: ignore[import-untyped]  # it publishes no types
 
 from tessera_agent.readers.nvml_facts import NvmlFacts, facts_of, memory_of
+from tessera_agent.readers.nvml_samples import CardTimeLimit, ProcessSample, sampled_time
 from tessera_core.dialect_kit.readings import CardReading, Fault, ProcessReading, Readings
 from tessera_runtime.clock import Clock
 
 T = TypeVar("T")
 MOST_EVENTS: Final = 256
 """Faults taken in one poll; the rest waits for the next."""
-_SAMPLE_US: Final = 1_000_000 // 6
-"""Time between samples of a busy card, as NVML's documentation has it for most of them."""
-_PAUSE_US: Final = 3_000_000
-"""Samples further apart than this have idle time between them: polls are one second apart."""
 _ABSENT: Final = (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 _LOST: Final = (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_RESET_REQUIRED)
 _RECOVERY: Final = {
@@ -62,6 +59,7 @@ class NvmlSession:
         self._absent: set[tuple[int, str]] = set()
         self._sampled_us: dict[int, int] = {}
         self._busy_ns: dict[int, dict[int, int]] = {}
+        self._time_limits: dict[int, CardTimeLimit] = {}
         self._served: set[int] = set()
         self._opened_us = clock.time_ns() // 1000
         try:
@@ -188,28 +186,37 @@ class NvmlSession:
 
     def _busy(self, number: int, listed: Set[int]) -> dict[int, int]:
         """Nanoseconds by process, brought up to the newest samples; those that are neither listed
-        nor sampled any more are gone.
-
-        A sample stands for the time since the one before; after a pause, when nothing ran, for
-        as long as samples are apart.
-        """
+        nor sampled any more are gone."""
         busy = self._busy_ns.setdefault(number, {})
         since = self._sampled_us.get(number, self._opened_us)
         samples = self._query(number, nvml.nvmlDeviceGetProcessUtilization, since) or ()
-        fresh = sorted((int(s.timeStamp), int(s.pid), int(s.smUtil)) for s in samples if s.pid)
-        stood: dict[int, int] = {}
-        for stamp, pid, percent in fresh:
-            apart_us = stamp - stood.get(pid, since)
-            if apart_us <= 0:
-                continue
-            covers_us = apart_us if apart_us <= _PAUSE_US else _SAMPLE_US
-            busy[pid] = busy.get(pid, 0) + min(percent, 100) * covers_us * 10
-            stood[pid] = stamp
-        if stood:
-            self._sampled_us[number] = max(stood.values())
-        for pid in busy.keys() - listed - stood.keys():
+        fresh = sampled_time(
+            [ProcessSample(int(s.timeStamp), int(s.pid), int(s.smUtil)) for s in samples if s.pid],
+            since,
+        )
+        card_ns = int(fresh.window_ns * self._own_percent(number, since, fresh.newest_us)) // 100
+        limit = self._time_limits.setdefault(number, CardTimeLimit())
+        # Clients of an MPS daemon run side by side: together they may have more than the card.
+        gained = fresh.busy_ns if number in self._served else limit.within(fresh.busy_ns, card_ns)
+        for pid, ns in gained.items():
+            busy[pid] = busy.get(pid, 0) + ns
+        if fresh.newest_us:
+            self._sampled_us[number] = fresh.newest_us
+        for pid in busy.keys() - listed - gained.keys():
             del busy[pid]
         return busy
+
+    def _own_percent(self, number: int, since_us: int, until_us: int) -> float:
+        """How busy the card was between two stamps; 100 where it has no samples of its own."""
+        answer = self._query(
+            number, nvml.nvmlDeviceGetSamples, nvml.NVML_GPU_UTILIZATION_SAMPLES, since_us
+        )
+        own = [
+            min(int(s.sampleValue.uiVal), 100)
+            for s in (answer[1] if answer else ())
+            if since_us < int(s.timeStamp) <= until_us
+        ]
+        return sum(own) / len(own) if own else 100
 
     def _register_events(self) -> Any:
         """A set of events about faults of all cards that offer them; None where none does."""
