@@ -8,14 +8,18 @@
 #define US 1000ull
 #define MS 1000000ull
 
+#define MANY 16 /* processes: each has few turns in the time in which one has many */
+#define LONGER 4
+
 /* Long enough for many launches of the longest, short enough for the shortest to end today. */
-static uint64_t seconds_for(uint64_t kernel_ns) {
-    return kernel_ns < 50 * US    ? 6
-           : kernel_ns < MS       ? 12
-           : kernel_ns < 20 * MS  ? 16
-           : kernel_ns < 100 * MS ? 30
-           : kernel_ns < 500 * MS ? 80
-                                  : 240;
+static uint64_t seconds_for(uint64_t kernel_ns, unsigned processes) {
+    uint64_t seconds = kernel_ns < 50 * US    ? 6
+                       : kernel_ns < MS       ? 12
+                       : kernel_ns < 20 * MS  ? 16
+                       : kernel_ns < 100 * MS ? 30
+                       : kernel_ns < 500 * MS ? 80
+                                              : 240;
+    return kernel_ns < 500 * MS && processes >= MANY ? LONGER * seconds : seconds;
 }
 
 static void measure(struct tenant *tenants, int count, unsigned processes, uint64_t kernel_ns, int async, int blind) {
@@ -24,7 +28,7 @@ static void measure(struct tenant *tenants, int count, unsigned processes, uint6
         tenants[i].kernel_ns = kernel_ns;
         tenants[i].async = async;
     }
-    tenants_run(tenants, count, seconds_for(kernel_ns), blind);
+    tenants_run(tenants, count, seconds_for(kernel_ns, (unsigned)count * processes), blind);
     for (int i = 0; i < count; i++)
         printf("%2u %% %6llu us %-5s %d container%s of %u process%s%s mean %6.2f error %+.2f seconds %.1f..%.1f\n", tenants[i].cores,
                (unsigned long long)(kernel_ns / US), tenants[i].idle ? "idle" : async ? "async" : "sync", count,
