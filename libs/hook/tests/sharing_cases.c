@@ -127,7 +127,7 @@ static void export_from_pool(struct given *given, CUdeviceptr *p) {
 static void share(const char *elsewhere, void (*import)(const struct given *, uint64_t, uint64_t), uint64_t here,
                   uint64_t shown, uint64_t left) {
     int go[2], back[2];
-    struct given given;
+    struct given given = {.fd = -1};
     char c;
     EQUAL(pipe(go), 0);
     EQUAL(pipe(back), 0);
@@ -149,7 +149,6 @@ static void share(const char *elsewhere, void (*import)(const struct given *, ui
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
     prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    given.fd = -1;
     if (import == import_ipc || import == import_ipc_of_the_first_version || import == import_too_much) {
         EQUAL(allocate(300, &p), 0);
         EQUAL(CU(cuIpcGetMemHandle)(&given.ipc, p), 0);
@@ -191,7 +190,7 @@ TEST(memory_of_a_pool_of_another_container_must_fit, "memory=1024", "pool_chunk=
     share("memory=200", import_too_much_from_pool, 0, 0, 0);
 }
 TEST(exported_memory_of_a_pool_leaves_room_for_others_when_it_is_freed, "memory=1024", NULL) {
-    struct given given;
+    struct given given = {.fd = -1};
     CUdeviceptr p;
     begin();
     for (int pass = 0; pass < 2; pass++) {
