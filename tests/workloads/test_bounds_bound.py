@@ -86,7 +86,7 @@ def test_no_policy_does_more_of_any_work_than_an_endless_cluster(
 @pytest.mark.parametrize("name", MADE)
 @pytest.mark.parametrize("model", [OPEN, CLOSED])
 def test_no_policy_exceeds_what_is_possible(name: str, model: CardModel) -> None:
-    workload = make(name, 4, nodes=3, hours=8)
+    workload = make(name, 4, nodes=2, hours=6)
     best = run_bound(workload, REGISTRY, POSSIBLE, model=model).figures
     for policy in POLICIES:
         got = run(workload, REGISTRY, policy, model=model).figures

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.workloads_cluster import requested_percent
@@ -42,6 +42,7 @@ def test_pods_of_a_workload_use_what_was_published(name: str) -> None:
     assert below.mean() == pytest.approx(0.979, abs=0.01)
 
 
+@settings(max_examples=20)
 @given(st.sampled_from(list(MADE)), st.integers(0, 99))
 def test_when_pods_come_what_they_request_and_how_long_they_take_stays(
     name: str, seed: int
