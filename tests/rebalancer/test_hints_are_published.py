@@ -193,3 +193,40 @@ async def test_a_rebalancer_that_starts_again_goes_on_with_less_confidence() -> 
     assert sure.bounds == unsure.bounds
     assert sure.cards[0].confidence > 0.9
     assert unsure.cards[0].confidence < 0.3
+
+
+async def test_a_pod_that_came_counts_in_the_price_of_its_card_before_it_was_measured() -> None:
+    cluster = Cluster()
+    a = cluster.bound("a")
+    async with rebalancing(cluster):
+        await cluster.agents.measure(60, (a, a_use(90)))
+        before = cluster.hints()
+        assert before is not None
+        cluster.bound("b")
+        await asyncio.sleep(5)
+        after = cluster.hints()
+        assert after is not None
+        assert (before.cards[0].holders, after.cards[0].holders) == (1, 2)
+        assert after.cards[0].expected_percent > before.cards[0].expected_percent + 40
+        assert after.cards[0].prices > before.cards[0].prices
+        cluster.end("b")
+        await asyncio.sleep(5)
+        after = cluster.hints()
+        assert after is not None
+        assert after.cards[0].holders == 1
+
+
+async def test_pods_of_one_controller_are_known_to_be_alike() -> None:
+    cluster = Cluster()
+    owner = {"uid": "sweep", "kind": "Job", "controller": True}
+    first = [cluster.bound(f"p{n}", 20, ownerReferences=[owner]) for n in range(2)]
+    async with rebalancing(cluster) as rebalancer:
+        for _ in range(20):
+            await cluster.agents.measure(60, *((uid, a_use(5)) for uid in first))
+        assert {held.owner for held in rebalancer.pods.on(NODE).values()} == {"sweep"}
+        hints = cluster.hints()
+        assert hints is not None
+        assert hints.cards[0].expected_percent < 60
+        [want] = hints.wants
+        assert (want.namespace, want.cores_percent) == ("default", 20)
+        assert want.wanted_percent < 30

@@ -61,11 +61,13 @@ class HintPublisher:
             self._usage.forget()
 
     async def publish_due(self) -> None:
-        """Publish the hints of every node of which something new was measured."""
-        fresh = sorted(self._usage.fresh)
+        """Publish the hints of every node of which something new was measured, or on which pods
+        came or went: these count at once."""
+        fresh = sorted(self._usage.fresh | self._pods.changed)
         for number, node in enumerate(fresh, 1):
             if self._is_due(node):
                 self._usage.fresh.discard(node)
+                self._pods.changed.discard(node)
                 self._publish(node)
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)

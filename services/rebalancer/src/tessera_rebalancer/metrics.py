@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from tessera_rebalancer.hint_publisher import HintPublisher
 from tessera_rebalancer.usage_listener import UsageConsumer
 from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, MetricsRegistry
+from tessera_schema.messages.hints import PRICED_PERCENTS
+
+_HALF: Final = PRICED_PERCENTS.index(50)
 
 
 class RebalancerMetrics:
@@ -41,6 +45,8 @@ class RebalancerMetrics:
         waits = self._gauge("card_contended_percent", "Time that somebody waited.")
         cores = self._gauge("card_idle_cores_percent", "Cores granted and not used.")
         memory = self._gauge("card_idle_memory_bytes", "Memory granted and not used.")
+        expected = self._gauge("card_expected_percent", "GPU time that its pods are to want.")
+        price = self._gauge("card_price_percent", "What a pod of half a card would cost them.")
         for node, hints in self._publisher.published.items():
             for card in hints.cards:
                 labels = node, card.card
@@ -48,7 +54,10 @@ class RebalancerMetrics:
                 waits.add_metric(labels, card.contended_percent)
                 cores.add_metric(labels, card.idle_cores_percent)
                 memory.add_metric(labels, card.idle_memory_bytes)
-        yield from (busy, waits, cores, memory)
+                expected.add_metric(labels, card.expected_percent)
+                if card.prices:
+                    price.add_metric(labels, card.prices[_HALF])
+        yield from (busy, waits, cores, memory, expected, price)
 
     def _gauge(self, name: str, what: str) -> GaugeMetricFamily:
         return GaugeMetricFamily(self._full(name), what, labels=("node", "card"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 from msgspec import Struct
 
 from tessera_core.registry.registry import DialectRegistry
@@ -12,6 +13,23 @@ from tessera_core.usage.smoothed import Key
 from tessera_runtime.informers.pods import DecodedPod, without_injections
 from tessera_runtime.kube.reflector import WatchEventType
 from tessera_schema.grants import Grant
+from tessera_schema.json_codec import decoder
+
+
+class _Owner(Struct, frozen=True):
+    uid: str = ""
+    controller: bool | None = None
+
+
+class _OwnedMeta(Struct, frozen=True, rename="camel"):
+    owner_references: tuple[_Owner, ...] = ()
+
+
+class _Owned(Struct, frozen=True):
+    metadata: _OwnedMeta = _OwnedMeta()
+
+
+_owned = decoder(_Owned)
 
 
 class GrantedPodSummary(Struct, frozen=True, kw_only=True):
@@ -34,14 +52,27 @@ def summary(decoded: DecodedPod, registry: DialectRegistry) -> GrantedPodSummary
         uid=decoded.uid,
         node=decoded.node,
         grant=without_injections(grant),
-        shares={} if grant is None else granted_shares_of(grant, decoded.pod, registry),
+        shares={}
+        if grant is None
+        else granted_shares_of(grant, decoded.pod, registry, _controller(decoded.raw)),
     )
+
+
+def _controller(raw: bytes) -> str:
+    """The uid of what made the pod; empty where nothing did, or it is written in an odd form."""
+    try:
+        owners = _owned(raw).metadata.owner_references
+    except msgspec.DecodeError:
+        return ""
+    return next((owner.uid for owner in owners if owner.controller), "")
 
 
 class GrantedPods:
     """A handler that keeps all pods that hold cards."""
 
     def __init__(self) -> None:
+        self.changed: set[str] = set()
+        """Nodes on which pods came or went; the reader takes them out."""
         self._on: dict[str, dict[Key, GrantedShare]] = {}
         self._of: dict[str, GrantedPodSummary] = {}
 
@@ -72,10 +103,12 @@ class GrantedPods:
         if item.shares:
             self._on.setdefault(item.node, {}).update(item.shares)
             self._of[item.uid] = item
+            self.changed.add(item.node)
 
     def _drop(self, uid: str) -> None:
         before = self._of.pop(uid, None)
         if before is not None:
+            self.changed.add(before.node)
             on_node = self._on[before.node]
             for key in before.shares:
                 on_node.pop(key, None)

@@ -56,7 +56,7 @@ class CardWindow:
         self._cards: WindowColumns[str] = WindowColumns(
             TimeConstants((load, slow, load, slow), *rest), 1, 0
         )
-        self._uses: WindowColumns[Key] = WindowColumns(TimeConstants((load,), *rest), 1, 2)
+        self._uses: WindowColumns[Key] = WindowColumns(TimeConstants((load, load), *rest), 1, 2)
         self._newest: dict[Key, _Use] = {}
 
     def take(self, usage: NodeUsage, now: float) -> None:
@@ -87,7 +87,8 @@ class CardWindow:
         cores = np.clip(numbers[:, :1], 0, 100)
         waits = np.clip(numbers[:, 1:2], 0, 100)
         memory = np.clip(numbers[:, 2:], 0, _MOST_BYTES)
-        self._uses.take(WindowSample(keys, cores, waits, np.hstack([cores, memory])), span)
+        averages = np.hstack([cores, waits])
+        self._uses.take(WindowSample(keys, averages, waits, np.hstack([cores, memory])), span)
 
     def _take_cards(self, usage: NodeUsage, span: MeasuredSpan) -> None:
         busy = {load.card: _percent(load.cores_percent) for load in usage.cards}
@@ -137,21 +138,21 @@ class CardWindow:
         columns = self._uses
         rows = zip(
             self._newest.items(),
-            columns.averages()[:, 0].tolist(),
+            columns.averages().tolist(),
             columns.waits[columns.present, 0].tolist(),
             columns.peaks[columns.present].tolist(),
             columns.weights[columns.present, 0].tolist(),
             strict=True,
         )
         on: dict[str, list[SmoothContainer]] = {}
-        for ((uid, container, card), newest), cores, waits, (peak, memory), confidence in rows:
+        for ((uid, container, card), newest), (cores, held), waits, (peak, memory), sure in rows:
             on.setdefault(card, []).append(
                 SmoothContainer(
                     uid=uid, namespace=newest.namespace, pod=newest.pod, container=container,
                     card=card, cores_percent=cores, cores_peak_percent=peak,
                     cores_limit_percent=newest.use.cores_limit_percent, waiting_percent=waits,
-                    memory_bytes=max(newest.use.memory_bytes, 0), memory_peak_bytes=int(memory),
-                    confidence=confidence,
+                    held_percent=held, memory_bytes=max(newest.use.memory_bytes, 0),
+                    memory_peak_bytes=int(memory), confidence=sure,
                 )
             )  # fmt: skip
         return on

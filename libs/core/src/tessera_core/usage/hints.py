@@ -8,17 +8,19 @@ from msgspec import Struct
 
 from tessera_core.usage.lending_bounds import LendingRules, card_bounds, is_full
 from tessera_core.usage.lending_terms import GrantedShare, Holders
+from tessera_core.usage.priced_cards import CardPricer, PricedCard
 from tessera_core.usage.smoothed import SmoothCard, SmoothContainer, SmoothNode
 from tessera_schema.messages.hints import CardHint, LendingBound, NodeHints
 
 _NOTHING = GrantedShare()
+_UNPRICED = PricedCard()
 
 
 class SignificantChanges(Struct, frozen=True, kw_only=True):
     """Changes of a card that are worth a message."""
 
     percent: float = 5.0
-    """Of what is busy, contended, idle: the least that any reader of hints looks at."""
+    """Of what is busy, contended, idle, of prices: the least that any reader of hints looks at."""
     memory_bytes: int = 1 << 30
     """Of idle memory."""
     trend_percent: float = 25.0
@@ -28,11 +30,12 @@ class SignificantChanges(Struct, frozen=True, kw_only=True):
 
 
 class HintBuilder:
-    """Makes hints of nodes; it remembers only where lending was stopped."""
+    """Makes hints of nodes; it remembers where lending was stopped, and what pods wanted."""
 
-    def __init__(self, rules: LendingRules | None = None) -> None:
+    def __init__(self, rules: LendingRules | None = None, pricer: CardPricer | None = None) -> None:
         """`rules` are those of lending."""
         self.rules = rules or LendingRules()
+        self.pricer = pricer or CardPricer()
         self._full: dict[str, frozenset[str]] = {}
 
     def build(self, seen: SmoothNode, holders: Holders) -> NodeHints:
@@ -41,20 +44,24 @@ class HintBuilder:
         cards: list[CardHint] = []
         bounds: list[LendingBound] = []
         before, full = self._full.get(seen.node, frozenset()), set()
+        priced = self.pricer.price(seen, holders)
         for card in seen.cards:
-            cards.append(card_hint(card, holders))
+            cards.append(card_hint(card, holders, priced.cards[card.card]))
             if is_full(card, holders, self.rules, was=card.card in before):
                 full.add(card.card)
             bounds += card_bounds(card, holders, self.rules, full=card.card in full)
         self._full[seen.node] = frozenset(full)
-        return NodeHints(node=seen.node, at=seen.at, cards=tuple(cards), bounds=tuple(bounds))
+        return NodeHints(
+            node=seen.node, at=seen.at, cards=tuple(cards), bounds=tuple(bounds), wants=priced.wants
+        )
 
     def forget(self, node: str) -> None:
         """The node is gone."""
         self._full.pop(node, None)
+        self.pricer.forget(node)
 
 
-def card_hint(card: SmoothCard, holders: Holders) -> CardHint:
+def card_hint(card: SmoothCard, holders: Holders, priced: PricedCard = _UNPRICED) -> CardHint:
     """One card, with what its containers were granted and do not use."""
     idle_cores, idle_memory, waits = 0.0, 0, card.crowded_percent
     for one in card.containers:
@@ -67,7 +74,8 @@ def card_hint(card: SmoothCard, holders: Holders) -> CardHint:
         card=card.card, busy_percent=round(card.busy_percent, 1),
         contended_percent=round(waits, 1), idle_cores_percent=round(min(idle_cores, 100), 1),
         idle_memory_bytes=idle_memory, trend_percent=round(card.trend_percent, 1),
-        confidence=round(card.confidence, 2),
+        confidence=round(card.confidence, 2), expected_percent=priced.expected_percent,
+        prices=priced.prices, holders=priced.holders,
     )  # fmt: skip
 
 
@@ -93,6 +101,9 @@ def _differ(former: CardHint, now: CardHint, steps: SignificantChanges) -> bool:
     )
     return (
         former.card != now.card
+        or former.holders != now.holders
+        or len(former.prices) != len(now.prices)
+        or any(abs(a - b) >= steps.percent for a, b in zip(former.prices, now.prices, strict=True))
         or any(abs(a - b) >= steps.percent for a, b in percents)
         or abs(former.idle_memory_bytes - now.idle_memory_bytes) >= steps.memory_bytes
         or abs(former.trend_percent - now.trend_percent) >= steps.trend_percent

@@ -29,13 +29,17 @@ class GrantedShare(Struct, frozen=True, kw_only=True):
     priority: int | None = None
     """The smaller goes before the larger of its namespace; None = it goes before nobody, and nobody
     before it."""
+    owner: str = ""
+    """Uid of the controller that made its pod; empty = none that is known."""
 
 
 Holders = Mapping[Key, GrantedShare]
 
 
-def granted_shares_of(grant: Grant, pod: Pod, registry: DialectRegistry) -> dict[Key, GrantedShare]:
-    """What each container of the pod was granted of each card."""
+def granted_shares_of(
+    grant: Grant, pod: Pod, registry: DialectRegistry, owner: str = ""
+) -> dict[Key, GrantedShare]:
+    """What each container of the pod was granted of each card; `owner` is `GrantedShare.owner`."""
     containers = {c.name: c for c in pod.all_containers}
     held: dict[Key, GrantedShare] = {}
     for share in grant.shares:
@@ -46,6 +50,6 @@ def granted_shares_of(grant: Grant, pod: Pod, registry: DialectRegistry) -> dict
         held[grant.uid, share.container, share.card] = GrantedShare(
             namespace=grant.namespace, memory_bytes=share.memory_bytes,
             cores_percent=share.cores_percent, lends=terms.lends,
-            most_cores_percent=terms.most_percent, priority=terms.priority,
+            most_cores_percent=terms.most_percent, priority=terms.priority, owner=owner,
         )  # fmt: skip
     return held

@@ -47,6 +47,8 @@ class SmoothContainer(Struct, frozen=True, kw_only=True):
     """In force when it was measured last, loans included; 0 = none."""
     waiting_percent: float
     """Time that its launches were held back, 0 to 100; quick to rise, slow to fall."""
+    held_percent: float = 0
+    """The same as a mean over the time of `cores_percent`."""
     memory_bytes: int
     """When it was measured last."""
     memory_peak_bytes: int

@@ -6,10 +6,16 @@ card and never takes one. One message has all of a node, and the last value is k
 
 from __future__ import annotations
 
+from typing import Annotated, Final
+
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from tessera_schema.json_codec import decoder
+
+PRICED_PERCENTS: Final = (12, 25, 50, 75, 100)
+"""What the pods want that `CardHint.prices` are for, percent of a card."""
+Price = Annotated[int, Meta(ge=0, le=100)]
 
 
 class CardHint(Struct, frozen=True, kw_only=True):
@@ -29,6 +35,24 @@ class CardHint(Struct, frozen=True, kw_only=True):
     """How `busy_percent` changes, per hour."""
     confidence: float = 0
     """0 = hardly measured yet, 1 = measured for long enough."""
+    expected_percent: float = 0
+    """GPU time that those who hold parts of the card are expected to want together, percent of the
+    card; it may be more than 100."""
+    prices: Annotated[tuple[Price, ...], Meta(max_length=len(PRICED_PERCENTS))] = ()
+    """What a pod more would cost them: GPU time that they are then expected to want and not to get,
+    in hundredths of a card, one for each of `PRICED_PERCENTS`. Empty = not said, as by releases
+    before this field."""
+    holders: int = 0
+    """Shares of the card that are counted in these."""
+
+
+class ClassWant(Struct, frozen=True, kw_only=True):
+    """What a pod of a namespace that asks for so many cores is expected to want of each card."""
+
+    namespace: str
+    cores_percent: float = 0
+    """0 = it asks for none in particular."""
+    wanted_percent: Annotated[float, Meta(ge=0, le=100)]
 
 
 class LendingBound(Struct, frozen=True, kw_only=True):
@@ -49,6 +73,8 @@ class NodeHints(Struct, frozen=True, kw_only=True):
     """Unix time in seconds of the newest usage in it."""
     cards: tuple[CardHint, ...] = ()
     bounds: tuple[LendingBound, ...] = ()
+    wants: tuple[ClassWant, ...] = ()
+    """Of the pods that hold its cards, for pods like them that come; each class once."""
 
 
 _encode = msgspec.json.Encoder().encode
