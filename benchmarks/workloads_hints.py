@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from benchmarks.workloads_cards import FULL
 from benchmarks.workloads_cluster import EPOCH_S, TICK_S, VENDOR, Run, node_name
@@ -18,7 +19,7 @@ from tessera_core.fleet.arrays import Floats
 from tessera_core.placement.scoring.pressure import set_pressure
 from tessera_core.usage.hints import HintBuilder
 from tessera_core.usage.lending_terms import GrantedShare, granted_shares_of
-from tessera_core.usage.smoothed import SmoothingConstants
+from tessera_core.usage.smoothed import SmoothingConstants, SmoothNode
 from tessera_core.usage.smoother import Smoother
 from tessera_schema.messages.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
 from tessera_schema.messages.hints import NodeHints
@@ -62,11 +63,16 @@ class Hints:
         seen = self._smoother.node(node, now)
         if seen is None:
             return
-        published = self.published[node] = self._hinting.build(seen, self._holders)
+        published = self.published[node] = self._built(seen)
         for bound in published.bounds:
             self.most[bound.uid, bound.card] = bound.most_cores_percent
         if self._scoring:
             set_pressure(world.ledger.fleet, published)
+
+    def _built(self, seen: SmoothNode) -> NodeHints:
+        """Without prices: as of a rebalancer before them (`workloads_price` has them)."""
+        built = self._hinting.build(seen, self._holders)
+        return replace(built, cards=tuple(replace(card, prices=()) for card in built.cards))
 
     def _learn_holders(self, world: Simulation) -> None:
         """Who holds what, in step with who runs."""
@@ -74,7 +80,9 @@ class Hints:
         for uid in running.keys() - self._known.keys():
             run = running[uid]
             if run.grant is not None:
-                self._holders |= granted_shares_of(run.grant, run.pod, world.registry)
+                self._holders |= granted_shares_of(
+                    run.grant, run.pod, world.registry, run.job.group
+                )
         if self._known.keys() - running.keys():
             self._holders = {k: held for k, held in self._holders.items() if k[0] in running}
             self.most = {k: most for k, most in self.most.items() if k[0] in running}

@@ -13,6 +13,7 @@ from benchmarks.workloads_hints import Hints
 from benchmarks.workloads_lending import Lending
 from benchmarks.workloads_moves import Moves
 from benchmarks.workloads_pods import Workload
+from benchmarks.workloads_price import PricedHints
 from benchmarks.workloads_simulation import Part, Simulation
 from tessera_core.registry.registry import DialectRegistry
 
@@ -44,8 +45,15 @@ def everything() -> Sequence[Part]:
     return (hints, Lending(hints), Moves(hints))
 
 
+def price() -> Sequence[Part]:
+    """The same with prices in the hints instead of pressure alone."""
+    hints = PricedHints()
+    return (hints, Lending(hints), Moves(hints))
+
+
 POLICIES: Mapping[str, Callable[[], Sequence[Part]]] = {
     "nothing": nothing, "hints": hints, "lending": lending, "moves": moves, "all": everything,
+    "price": price,
 }  # fmt: skip
 
 

@@ -73,13 +73,13 @@ def put(placer: Placer, pod: PodRequest) -> tuple[str, ...]:
 def test_without_hints_nothing_is_followed() -> None:
     placer, pod = a_cluster(packer=Packer()), a_pod()
     wanted = units(pod)
-    assert placer.with_pressure(pod.uid, wanted) is wanted
+    assert placer.with_pressure(pod, wanted) is wanted
     hot(placer, "n0", 0, busy=70)
-    assert placer.with_pressure(pod.uid, wanted) is wanted
+    assert placer.with_pressure(pod, wanted) is wanted
     hot(placer, "n0", 0)
-    assert placer.with_pressure(pod.uid, wanted) is not wanted
+    assert placer.with_pressure(pod, wanted) is not wanted
     hot(placer, "n0")
-    assert placer.with_pressure(pod.uid, wanted) is wanted
+    assert placer.with_pressure(pod, wanted) is wanted
     assert not placer.fleet.cards.pressure.any()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -11,7 +12,7 @@ from tessera_scheduler.scheduler import Scheduler
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_schema.messages.envelope import Envelope
 from tessera_schema.messages.event_catalogue import HINT_PUBLISHED
-from tessera_schema.messages.hints import CardHint, NodeHints, encode_hints
+from tessera_schema.messages.hints import CardHint, NodeHints, decode_hints, encode_hints
 from tessera_schema.subjects import HINTS_BUCKET
 from tests.rebalancer.cluster import Cluster, a_use, rebalancing
 from tests.scheduler.fake_cluster import FakeCluster, counted, leading
@@ -85,6 +86,34 @@ async def test_hints_that_nobody_repeats_are_let_go() -> None:
         assert choice(world, scheduler, "c") == "n0"
         assert counted(scheduler, "hinted_nodes") == 0
         assert not scheduler.ledger.fleet.pressed
+
+
+async def test_prices_that_nobody_repeats_are_let_go() -> None:
+    world = FakeCluster(2)
+    dear = CardHint(card="GPU-n0-0", prices=(12, 25, 50, 75, 100), holders=1)
+    async with leading(world) as scheduler:
+        hints = NodeHints(node="n0", at=world.clock.time(), cards=(dear,))
+        await Rebalancer(world).publish(hints)
+        assert choice(world, scheduler, "a") == "n1"
+        world.delete("a")
+        await asyncio.sleep(95)
+        assert choice(world, scheduler, "c") == "n0"
+        assert not scheduler.ledger.fleet.priced
+        assert not scheduler.ledger.fleet.cards.prices.any()
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        b'{"card": "GPU-n0-0", "prices": [0, 0, 0, 0, 101]}',
+        b'{"card": "GPU-n0-0", "prices": [-1, 0, 0, 0, 0]}',
+        b'{"card": "GPU-n0-0", "prices": [1, 2, 3, 4, 5, 6]}',
+        b'{"card": "GPU-n0-0", "prices": [0.5]}',
+    ],
+)
+def test_prices_beyond_their_bounds_are_not_readable(card: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        decode_hints(b'{"node": "n0", "at": 1, "cards": [' + card + b"]}")
 
 
 async def test_hints_that_were_old_when_they_came_never_count() -> None:
@@ -177,8 +206,8 @@ async def test_from_measurement_to_placement_and_back_when_the_rebalancer_dies()
     world = FakeCluster(0)
     world.bus, world.store, world.nodes = cluster.bus, cluster.store, ["n0", "n1"]
     world.clock, world.kube = cluster.clock, cluster.kube
-    holders = [cluster.bound(f"h{card}", 50, card=card, mib=100) for card in range(2)]
-    busy = [(uid, a_use(95, card=card)) for card, uid in enumerate(holders)]
+    holders = [(cluster.bound(f"h{n}", 25, card=n % 2, mib=100), n % 2) for n in range(4)]
+    busy = [(uid, a_use(48, card=card)) for uid, card in holders]
     async with leading(world) as scheduler:
         assert choice(world, scheduler, "before") == "n0"
         world.delete("before")

@@ -7,7 +7,8 @@ import pytest
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.columns import CardColumns, NodeView
-from tessera_core.fleet.fleet import Fleet, NameTable
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.fleet.name_table import NameTable
 from tessera_core.placement.predicates import amounts
 from tessera_core.placement.scoring.koordinator import card_score, node_score, part_score
 from tessera_schema.requests import Request

@@ -63,6 +63,9 @@ class PressurePolicy(StrEnum):
     """What the policy leaves equal."""
     FIRST = "first"
     """Nodes and cards under less pressure come first, each group in the policy's order."""
+    PRICE = "price"
+    """Cards have prices (`tessera_core.placement.scoring.price`), which count with what the policy
+    loses there."""
 
 
 class Choice(StrEnum):
@@ -127,6 +130,9 @@ class Policy(Struct, frozen=True, kw_only=True):
     weights: Weights = Weights()
     pressure: PressurePolicy = PressurePolicy.NOTHING
     """Set when a pod is placed; no dialect does."""
+    wanted_percent: float = 0
+    """With PressurePolicy.PRICE: GPU time that the pod is expected to want of each card; 0 = it has
+    its cards to itself."""
 
 
 class ModelSizes(Struct, frozen=True):

@@ -8,15 +8,30 @@ cards is then a sum of long columns, several times as fast.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tessera_core.fleet.arrays import Codes, Ints
 from tessera_schema.cards import Card
+from tessera_schema.messages.hints import PRICED_PERCENTS
 
 NO_VENDOR: Final = -1
 """Vendor number of a column without a card."""
+UNPRICED: Final = 1 << 30
+"""More sharers than a card has: none of them is missing in a price that is not there."""
+
+
+class CardPrice(NamedTuple):
+    """What one pod more costs the holders of a card."""
+
+    prices: tuple[int, ...]
+    """See `CardHint.prices`."""
+    sharers: int
+    """How many are counted in them."""
+
+
+NO_PRICE: Final = CardPrice((0,) * len(PRICED_PERCENTS), UNPRICED)
 
 
 USAGE: Final = ("cores_used", "exclusive", "memory_used", "sharers")
@@ -28,7 +43,8 @@ class CardColumns:
 
     __slots__ = (
         "blocked", "cores_total", "cores_used", "exclusive", "memory_physical", "memory_total",
-        "memory_used", "mode", "model", "numa", "pressure", "sharers", "slots", "vendor",
+        "memory_used", "mode", "model", "numa", "pressure", "priced", "prices", "sharers", "slots",
+        "vendor",
     )  # fmt: skip
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -60,6 +76,10 @@ class CardColumns:
         """Sharers that hold the card as their own."""
         self.pressure: Codes = np.zeros(shape, np.uint8, "F")
         """See `tessera_core.placement.scoring.pressure`; 0 = nothing is known against the card."""
+        self.prices: Codes = np.zeros((*shape, len(PRICED_PERCENTS)), np.uint8, "F")
+        """Last axis: see `CardHint.prices`; 0 where none is known."""
+        self.priced: Ints = ints() + UNPRICED
+        """Sharers that are counted in the card's prices; `UNPRICED` where it has none."""
 
     def at(self, row: int, columns: slice | Ints = slice(None)) -> CardColumns:
         """One node's columns; those of what is used are copies, the others may be shared."""

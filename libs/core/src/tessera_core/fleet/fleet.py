@@ -16,7 +16,15 @@ import numpy as np
 from tessera_core.fleet import cores
 from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.fleet.charges import Charge
-from tessera_core.fleet.columns import NO_VENDOR, USAGE, CardColumns, NodeView
+from tessera_core.fleet.columns import (
+    NO_PRICE,
+    NO_VENDOR,
+    USAGE,
+    CardColumns,
+    CardPrice,
+    NodeView,
+)
+from tessera_core.fleet.name_table import NameTable
 from tessera_core.fleet.overcommit import is_overcommitted, price
 from tessera_schema.cards import Card
 from tessera_schema.reasons import Reason
@@ -25,51 +33,6 @@ MODES_LEFT_ALONE: Final = ("mig",)
 """Cards in these modes are not cut into shares. They are set in hardware: a card whose source names
 no mode is in none of them."""
 _MOST_CHANGES: Final = 4_096
-
-
-class NameTable:
-    """Names as small numbers, for columns; number 0 is the empty name. A number lasts as long as a
-    card has the name, and is then given to another one: so there are never more than cards."""
-
-    def __init__(self) -> None:
-        """Knows only the empty name."""
-        self.of: list[str] = [""]
-        self._numbers = {"": 0}
-        self._users = [1]
-        self._free: list[int] = []
-
-    def take(self, name: str) -> int:
-        """The number of a card's name, a new one if need be."""
-        number = self._numbers.get(name)
-        if number is None:
-            if not self._free:
-                self._free.append(len(self.of))
-                self.of.append("")
-                self._users.append(0)
-            number = self._numbers[name] = self._free.pop()
-            self.of[number] = name
-        self._users[number] += 1
-        return number
-
-    def drop(self, name: str) -> None:
-        """A card that had the name is gone."""
-        number = self._numbers[name]
-        self._users[number] -= 1
-        if not self._users[number]:
-            del self._numbers[name]
-            self.of[number] = ""
-            self._free.append(number)
-
-    def known(self, name: str) -> int | None:
-        """The name's number if it has one."""
-        return self._numbers.get(name)
-
-    def copy(self) -> NameTable:
-        """The same names, to be changed apart."""
-        copy = copy_of(self)
-        copy.of, copy._numbers = list(self.of), dict(self._numbers)
-        copy._users, copy._free = list(self._users), list(self._free)
-        return copy
 
 
 class Fleet:
@@ -97,6 +60,11 @@ class Fleet:
         """
         self.pressed: dict[str, Mapping[str, int]] = {}
         """Node -> card's id -> its pressure, where that is not 0. Set by `set_pressure`."""
+        self.priced: dict[str, Mapping[str, CardPrice]] = {}
+        """Node -> card's id -> its price, where it has one. Set by `set_prices`."""
+        self.wants: dict[tuple[str, float], float] = {}
+        """Namespace and cores asked for, percent -> GPU time that such a pod is expected to want,
+        percent of each card. Set with the prices, by their reader."""
         self.given: dict[str, frozenset[str]] = {}
         """Node -> vendors whose cards Tessera's agent gives there. Set by the reader of nodes."""
         self.missing: dict[str, frozenset[str]] = {}
@@ -113,6 +81,8 @@ class Fleet:
         self._free_rows: list[int] = []
         self._shared = False
         """True while a snapshot shares the facts."""
+        self._hints_shared = False
+        """True while one shares what hints say."""
 
     # -- nodes
 
@@ -182,9 +152,25 @@ class Fleet:
             self.pressed[node] = dict(pressures)
         row = self.rows.get(node)
         if row is not None:
-            column = self.cards.pressure = self.cards.pressure.copy(order="K")  # not a snapshot's
+            self._own_hints()
+            column = self.cards.pressure
             for i, card in enumerate(self.facts[row]):
                 column[row, i] = pressures.get(card.id, 0)
+
+    def set_prices(self, node: str, prices: Mapping[str, CardPrice]) -> None:
+        """Set the prices of a node's cards; those not named have none. They last as pressure
+        does."""
+        if self.priced.get(node, {}) == prices:
+            return
+        self.priced.pop(node, None)
+        if prices:
+            self.priced[node] = dict(prices)
+        row = self.rows.get(node)
+        if row is not None:
+            self._own_hints()
+            c = self.cards
+            for i, card in enumerate(self.facts[row]):
+                c.prices[row, i], c.priced[row, i] = prices.get(card.id, NO_PRICE)
 
     def set_silent(self, silent: Mapping[str, frozenset[str]]) -> None:
         """Set the vendors whose agent is silent, for each of these nodes. It lasts until it is set
@@ -296,6 +282,7 @@ class Fleet:
 
     def snapshot(self) -> Fleet:
         """A copy for reading (but for `places`), which later changes leave alone."""
+        self._hints_shared = True
         copy = copy_of(self)
         copy.cards = self.cards.copy(*USAGE)
         copy.blocked = self.blocked.copy()
@@ -318,6 +305,12 @@ class Fleet:
             self.models, self.modes = self.models.copy(), self.modes.copy()
             self.vendors, self.pools = self.vendors.copy(), self.pools.copy()
 
+    def _own_hints(self) -> None:
+        """Before what hints say changes: leave to snapshots what they share."""
+        if self._hints_shared:
+            self._hints_shared = False
+            self.cards = self.cards.copy("pressure", "priced", "prices")
+
     def _new_layout(self) -> None:
         self._rank = None
         self.layout += 1
@@ -333,6 +326,8 @@ class Fleet:
         c.cores_total[at] = cores.milli(card.cores_percent)
         c.slots[at] = card.slots
         c.pressure[at] = self.pressed.get(self.names[row], {}).get(card.id, 0)
+        price = self.priced.get(self.names[row], {}).get(card.id, NO_PRICE)
+        c.prices[at], c.priced[at] = price
         c.blocked[at] = _closed(card, self.silent.get(self.names[row], frozenset()))
 
     def _clear(self, row: int) -> None:

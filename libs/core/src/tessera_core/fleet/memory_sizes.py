@@ -10,7 +10,7 @@ import numpy as np
 
 from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.fleet.columns import CardColumns
-from tessera_core.fleet.fleet import NameTable
+from tessera_core.fleet.name_table import NameTable
 from tessera_schema.requests import Request
 
 

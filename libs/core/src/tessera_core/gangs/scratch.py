@@ -140,7 +140,7 @@ class ScratchCluster:
         found = left.nonzero()[0]
         if not len(found):
             return
-        pressed = placer.with_pressure(request.uid, wanted)
+        pressed = placer.with_pressure(request, wanted)
         host = Host(request.cpu_milli, request.memory_bytes)
         columns = placer.keys(joint(pressed[0]), room, host)
         best = nodes.best(found, columns)

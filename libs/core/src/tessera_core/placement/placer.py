@@ -81,7 +81,7 @@ class Placer:
         rows = left.nonzero()[0]
         untried: frozenset[int] = frozenset()
         if len(rows):
-            pressed = self.with_pressure(pod.uid, wanted)
+            pressed = self.with_pressure(pod, wanted)
             # the search is bounded: in another order it may find what it did not find in one
             orders = [wanted] if pressed is wanted else [pressed, wanted]
             host = Host(pod.cpu_milli, pod.memory_bytes)
@@ -199,10 +199,12 @@ class Placer:
         usage = None if self.screens is None else partial(self.screens.usage, self.fleet)
         return nodes.keys(self.fleet, request, room, host=host, packer=self.packer, usage=usage)
 
-    def with_pressure(self, uid: str, wanted: Sequence[PlacementUnit]) -> Sequence[PlacementUnit]:
-        """The units with policies that respond to pressure
+    def with_pressure(
+        self, pod: PodRequest, wanted: Sequence[PlacementUnit]
+    ) -> Sequence[PlacementUnit]:
+        """The pod's units with policies that respond to pressure
         (`tessera_core.placement.scoring.pressure`)."""
-        return pressure.pressure_sensitive_units(self.fleet, self.packer, uid, wanted)
+        return pressure.pressure_sensitive_units(self.fleet, self.packer, pod, wanted)
 
     def _next_best(
         self,

@@ -15,8 +15,9 @@ import numpy as np
 from tessera_core.fleet.arrays import Bools, Codes, Ints
 from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.cores import WHOLE_CARD, milli
-from tessera_core.fleet.fleet import MODES_LEFT_ALONE, NameTable
+from tessera_core.fleet.fleet import MODES_LEFT_ALONE
 from tessera_core.fleet.memory_sizes import sizes_on
+from tessera_core.fleet.name_table import NameTable
 from tessera_core.fleet.needs import CardNeeds
 from tessera_core.fleet.overcommit import price
 from tessera_schema.reasons import Reason

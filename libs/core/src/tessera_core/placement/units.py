@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from tessera_core.fleet.arrays import Bools
 from tessera_core.fleet.columns import CardColumns
-from tessera_core.fleet.fleet import NameTable
+from tessera_core.fleet.name_table import NameTable
 from tessera_core.fleet.needs import CardNeeds
 from tessera_core.placement.predicates import amounts
 from tessera_schema.requests import ContainerRequest, PodRequest, Request, Role

@@ -18,8 +18,8 @@ from tessera_core.fleet import cores
 from tessera_core.fleet.arrays import Bools
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.columns import CardColumns
-from tessera_core.fleet.fleet import NameTable
 from tessera_core.fleet.memory_sizes import least_memory
+from tessera_core.fleet.name_table import NameTable
 from tessera_core.fleet.needs import CardNeeds
 from tessera_core.quota.borrowing import Key, key_of
 from tessera_schema.cards import MIB, Card

@@ -78,7 +78,7 @@ def feasible_nodes(
 def node_scores(placer: Placer, request: PodRequest, names: Iterable[str]) -> dict[str, int]:
     """Node -> 0 to 10 by the pod's own policy; nodes that are not known get 0."""
     fleet = placer.fleet
-    wanted = placer.with_pressure(request.uid, units(request))
+    wanted = placer.with_pressure(request, units(request))
     scored = dict.fromkeys(names, 0)
     rows: Ints = np.array([fleet.rows[n] for n in scored if n in fleet.rows], np.int64)
     if len(rows):

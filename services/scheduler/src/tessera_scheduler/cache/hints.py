@@ -43,7 +43,7 @@ class HintSettings(Struct, frozen=True, kw_only=True):
 
 
 class HintCache:
-    """Keeps the fleet's pressure in step with the hints."""
+    """Keeps the fleet's pressure and prices in step with the hints."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class HintCache:
         for node in [node for node, at in self._published.items() if at < last]:
             del self._published[node]
             self._latest.forget(node)
-            self._fleet.set_pressure(node, {})
+            pressure.clear(self._fleet, node)
 
     async def _listen(self, bus: Bus) -> NoReturn:
         async with bus.watch(HINTS_BUCKET) as items:

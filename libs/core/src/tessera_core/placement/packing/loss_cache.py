@@ -13,12 +13,12 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.fleet.arrays import Floats, Ints
+from tessera_core.fleet.arrays import Codes, Floats, Ints
 
 SHAPES: Final = 512
 
-LossFunction = Callable[[Ints | None], tuple[Floats, Ints]]
-"""Rows (None = all) -> for each its steps and its best card's column."""
+LossFunction = Callable[[Ints | None], tuple[Floats, Ints | Codes]]
+"""Rows (None = all) -> for each its steps, and what the caller wants to know of its cards."""
 
 
 class CachedLosses(Struct):
@@ -26,8 +26,9 @@ class CachedLosses(Struct):
 
     steps: Floats
     """(nodes,): the least is the best; infinite where it does not fit."""
-    card: Ints
-    """(nodes,): the best card's column; meaningful for shapes of one card."""
+    card: Ints | Codes
+    """(nodes,): the best card's column; meaningful for shapes of one card. Or (nodes, cards): see
+    `PackingState.priced_steps`."""
     known: int
     """How far into the log of changes it has read."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tessera_core.fleet.arrays import Floats, Ints
+from tessera_core.fleet.arrays import Codes, Floats, Ints
 from tessera_core.fleet.columns import CardColumns, NodeView
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.host_requests import NOTHING, Host
@@ -27,11 +27,16 @@ def keys(
     *,
     hosts: HostColumns | None = None,
     host: Host = NOTHING,
+    prices: Codes | None = None,
 ) -> list[Floats | Ints]:
     """Columns over the fleet's rows, the most important first. What hosts have free, and what the
-    pod asks of its host, count where they are known."""
+    pod asks of its host, count where they are known, and so do the cards' prices, in steps."""
     state.follow(fleet, hosts)
-    steps = state.steps(fleet, DemandedShape(request, *host))
+    shape = DemandedShape(request, *host)
+    if prices is None:
+        steps = state.steps(fleet, shape)
+    else:
+        steps = state.priced_steps(fleet, shape, prices)
     return [*state.reserved(request.count), steps, state.order()]
 
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tessera_core.fleet.arrays import Bools, Floats, Ints
+from tessera_core.fleet.arrays import Bools, Codes, Floats, Ints
 from tessera_core.placement.packing.demand import DemandShape, IdleNodes
 from tessera_core.placement.packing.forecast import Forecast
 
@@ -28,6 +28,13 @@ _TIGHTER: Final = 1e-7
 """Cards per card: among cards that lose equally, the one with least left wins."""
 _HAIR: Final = 1e-6
 """Of a step: so that rounding errors do not part what is equal."""
+DEAREST: Final = 255
+"""Steps: over ten cards, more than any card can lose."""
+
+
+def steps_of(loss: Floats) -> Codes:
+    """Losses, in cards, in whole steps up to `DEAREST`."""
+    return np.minimum(np.floor(loss / STEP + _HAIR), DEAREST).astype(np.uint8)
 
 
 class Rows(NamedTuple):
@@ -61,11 +68,21 @@ class Losses(NamedTuple):
     """(nodes,): in cards; infinite where the shape does not fit."""
     cards: Ints
     """(nodes, cards asked): the columns chosen for it."""
+    growth: Floats
+    """(nodes, cards): each card's part, were it chosen; infinite where the shape does not fit."""
 
     @property
     def steps(self) -> Floats:
         """(nodes,): in whole steps."""
         return np.floor(self.node / STEP + _HAIR)
+
+    @property
+    def steps_over(self) -> Codes:
+        """(nodes, cards): steps by which each card is dearer than its node's cheapest, up to
+        `DEAREST`; that where the shape does not fit."""
+        least = self.growth.min(1, initial=np.inf)[:, None]
+        least[least == np.inf] = 0
+        return steps_of(self.growth - least)
 
 
 class CardRoom(NamedTuple):
@@ -96,7 +113,7 @@ def losses(
     cpu, memory = rows.cpu - ask.cpu, rows.memory - ask.memory
     fits = (cpu >= 0) & (memory >= 0)
     grows, taken = np.zeros(len(space)), np.zeros(len(space))
-    chosen = np.zeros((len(space), 0), np.int64)
+    chosen, card = np.zeros((len(space), 0), np.int64), np.zeros_like(loose)
     if ask.count > loose.shape[1]:
         fits[:] = False
     elif ask.count:
@@ -111,7 +128,7 @@ def losses(
         taken[grows == np.inf] = 0
     host = _Host(rows, forecast, balanced=balanced)
     grows = grows + host.lost(space - taken, cpu, memory) - host.lost(space, rows.cpu, rows.memory)
-    return Losses(np.where(fits, grows, np.inf), chosen)
+    return Losses(np.where(fits, grows, np.inf), chosen, card)
 
 
 def card_losses(rows: Rows, ask: DemandShape, forecast: Forecast) -> Floats:

@@ -11,8 +11,12 @@ from itertools import repeat
 from operator import add
 from typing import Final
 
+import numpy as np
+
 from tessera_core.fleet.columns import NodeView, each
 from tessera_core.fleet.needs import CardNeeds
+from tessera_core.placement.packing.potential import steps_of
+from tessera_core.placement.scoring import price
 from tessera_core.placement.scoring.koordinator import card_score
 from tessera_core.placement.scoring.pressure import felt
 from tessera_schema.requests import CardKey, PressurePolicy, Request, Weights
@@ -90,6 +94,8 @@ def in_order(
     sign = -1 if policy.highest_index_first else 1
     keys = [_key(packed) if k is CardKey.PACK and packed else KEYS[k] for k in policy.cards]
     match policy.pressure:
+        case PressurePolicy.PRICE:
+            keys.insert(0, _priced(packed) if packed else _coarse)
         case PressurePolicy.FIRST:
             keys.insert(0, _pressure)
         case PressurePolicy.TIES:
@@ -103,6 +109,24 @@ def in_order(
 
 def _pressure(view: NodeView, request: Request, _need: CardNeeds) -> Sequence[float]:
     numbers: list[float] = felt(view.state, request).tolist()
+    return numbers
+
+
+def _priced(packed: Sequence[float]) -> Key:
+    """What is lost by the request and its price, in steps."""
+
+    def column(view: NodeView, request: Request, _need: CardNeeds) -> Sequence[float]:
+        losses = np.array(packed)
+        least = losses.min()
+        over = steps_of(losses - (least if np.isfinite(least) else 0))
+        both: list[float] = (over.astype(np.int64) + price.steps(view.state, request)).tolist()
+        return both
+
+    return column
+
+
+def _coarse(view: NodeView, request: Request, _need: CardNeeds) -> Sequence[float]:
+    numbers: list[float] = price.coarse_steps(view.state, request).tolist()
     return numbers
 
 

@@ -11,7 +11,7 @@ from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.host_requests import NOTHING, Host
 from tessera_core.placement.packing import ordering as order
 from tessera_core.placement.packing.packer import Packer
-from tessera_core.placement.scoring import pressure
+from tessera_core.placement.scoring import pressure, price
 from tessera_core.placement.scoring.koordinator import node_score
 from tessera_schema.requests import NodeOrder, PressurePolicy, Request
 
@@ -29,12 +29,19 @@ def keys(
     the cards that have room for the request, where that is known already. `host` is what the
     pod asks of its host. Without a packer `pack` is binpack; `usage` is `Fleet.usage`, or where
     somebody remembers it."""
-    if request.policy.node is NodeOrder.PACK and packer is not None:
+    priced = request.policy.pressure is PressurePolicy.PRICE
+    packs = request.policy.node is NodeOrder.PACK and packer is not None
+    if packs and packer is not None:
+        prices = price.steps(fleet.cards, request) if priced else None
         hosts = packer.hosts.columns(fleet)
-        columns = order.keys(fleet, request, packer.state, hosts=hosts, host=host)
+        columns = order.keys(fleet, request, packer.state, hosts=hosts, host=host, prices=prices)
     else:
         columns = _keys(fleet, request, usage or fleet.usage)
     match request.policy.pressure:
+        case PressurePolicy.PRICE:
+            if not packs:
+                coarse = price.coarse_steps(fleet.cards, request)
+                columns.insert(0, pressure.on_worst_card(fleet, request, coarse, room))
         case PressurePolicy.FIRST:
             columns.insert(0, pressure.of_nodes(fleet, request, room))
         case PressurePolicy.TIES:

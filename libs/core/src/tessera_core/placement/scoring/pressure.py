@@ -5,9 +5,11 @@ no pod unless it says much. It never decides whether something fits: where an or
 it finds no place, the order without it is asked too. While no card is under pressure that could be
 felt, every answer is what it is without this module.
 
-It counts first where nobody named an order (`tessera_core.placement.packing.packer` knows): by
-`pack`, and by the orders that give way to it. A pod that names an order keeps it, and so do
-dialects that spread or whose strategy an operator chose: there pressure decides between equals.
+A pod that names an order keeps it, and so do dialects that spread or whose strategy an operator
+chose: there pressure decides between equals. Where nobody named an order
+(`tessera_core.placement.packing.packer` knows), by `pack` and by the orders that give way to it,
+prices count (`tessera_core.placement.scoring.price`). While no hint has prices, because the
+rebalancer is of an earlier release, pressure comes first there.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from tessera_core.fleet.arrays import Bools, Codes, Ints
 from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.placement import predicates
-from tessera_core.placement.packing.packer import GIVE_WAY, Packer
+from tessera_core.placement.packing.packer import GIVE_WAY, Packer, joint
+from tessera_core.placement.scoring import price
 from tessera_core.placement.units import PlacementUnit
 from tessera_schema.messages.hints import CardHint, NodeHints
-from tessera_schema.requests import NodeOrder, Policy, PressurePolicy, Request
+from tessera_schema.requests import NodeOrder, PodRequest, PressurePolicy, Request
 
 STEPS: Final = 8
 """The pressure of a card that is used all the time."""
@@ -53,20 +56,36 @@ def steps(hint: CardHint) -> int:
 
 
 def set_pressure(fleet: Fleet, hints: NodeHints) -> None:
-    """From now on the node's cards are under this pressure; those not named are under none."""
+    """From now on the node's cards are under this pressure and have these prices; those not named
+    have none."""
     found = {hint.card: steps(hint) for hint in hints.cards}
     fleet.set_pressure(hints.node, {card: number for card, number in found.items() if number})
+    price.set_prices(fleet, hints)
+
+
+def clear(fleet: Fleet, node: str) -> None:
+    """Nothing is known of the node's cards any more."""
+    set_pressure(fleet, NodeHints(node=node, at=0))
 
 
 def pressure_sensitive_units(
-    fleet: Fleet, packer: Packer | None, uid: str, wanted: Sequence[PlacementUnit]
+    fleet: Fleet, packer: Packer | None, pod: PodRequest, wanted: Sequence[PlacementUnit]
 ) -> Sequence[PlacementUnit]:
     """The units with policies that respond to pressure; the very same ones while no card is under
     any that could be felt."""
-    if not fleet.pressed or fleet.cards.pressure.max(initial=0) <= SOFT:
+    pressed = fleet.pressed and fleet.cards.pressure.max(initial=0) > SOFT
+    ties = PressurePolicy.TIES if pressed else PressurePolicy.NOTHING
+    if not fleet.priced and ties is PressurePolicy.NOTHING:
         return wanted
-    named = packer is None or packer.has_named(uid)
-    return tuple(_heeding(unit, named=named) for unit in wanted)
+    first = PressurePolicy.PRICE if fleet.priced else PressurePolicy.FIRST
+    gives_way = not (packer is None or packer.has_named(pod.uid))
+    policies = [first if gives_way and _packs(unit) else ties for unit in wanted]
+    if all(policy is PressurePolicy.NOTHING for policy in policies):
+        return wanted
+    return tuple(
+        _responding(fleet, pod.namespace, unit, policy)
+        for unit, policy in zip(wanted, policies, strict=True)
+    )
 
 
 def felt(cards: CardColumns, request: Request) -> Codes:
@@ -86,8 +105,13 @@ def _takes_all(request: Request) -> bool:
 
 
 def of_nodes(fleet: Fleet, request: Request, room: Bools | None = None) -> Ints:
-    """What the request would feel on each node: on the worst of the cards that it would get, were
-    it given those of the least pressure that have room (`room`, where that is known already)."""
+    """What the request would feel on each node."""
+    return on_worst_card(fleet, request, felt(fleet.cards, request), room)
+
+
+def on_worst_card(fleet: Fleet, request: Request, steps: Codes, room: Bools | None) -> Ints:
+    """Steps of each node, from those of its cards: of the worst of the cards that the request would
+    get, were it given the least of those that have room (`room`, where that is known already)."""
     if room is None:
         cards = fleet.cards
         refused = predicates.predicates(
@@ -98,20 +122,26 @@ def of_nodes(fleet: Fleet, request: Request, room: Bools | None = None) -> Ints:
             modes=fleet.modes,
         )
         room = predicates.passed(refused, fleet.of_vendor(request.vendor))
-    over = np.where(room, felt(fleet.cards, request), np.uint8(STEPS))
+    over = np.where(room, steps, np.uint8(STEPS))
     worst = min(request.count, over.shape[1]) - 1
     least = np.partition(over, worst, axis=1)[:, worst] if worst > 0 else over.min(1)
     column: Ints = least.astype(np.int64)
     return column
 
 
-def _heeding(unit: PlacementUnit, *, named: bool) -> PlacementUnit:
-    policy = _policy(unit.lead.policy, named=named)
+def _packs(unit: PlacementUnit) -> bool:
+    order = unit.lead.policy.node
+    return order in GIVE_WAY or order is NodeOrder.PACK
+
+
+def _responding(
+    fleet: Fleet, namespace: str, unit: PlacementUnit, to: PressurePolicy
+) -> PlacementUnit:
+    lead = joint(unit)
+    wanted = 0.0
+    if to is PressurePolicy.PRICE:
+        wanted = price.wanted_percent(fleet, namespace, lead)
+    policy = replace(unit.lead.policy, pressure=to, wanted_percent=wanted)
     return PlacementUnit(
         tuple(replace(part, request=replace(part.request, policy=policy)) for part in unit.parts)
     )
-
-
-def _policy(policy: Policy, *, named: bool) -> Policy:
-    first = not named and (policy.node in GIVE_WAY or policy.node is NodeOrder.PACK)
-    return replace(policy, pressure=PressurePolicy.FIRST if first else PressurePolicy.TIES)
