@@ -33,13 +33,14 @@ Key = tuple[str, str, str]
 class Hints:
     """A part of a policy."""
 
-    def __init__(self, *, scoring: bool = True) -> None:
-        """Without `scoring` they are only for others to read."""
+    def __init__(self, *, scoring: bool = True, prices: bool = False) -> None:
+        """Without `scoring` they are only for others to read. Without `prices` they are those of a
+        rebalancer before them, and placement goes by pressure."""
         self.published: dict[str, NodeHints] = {}
         """By node."""
         self.most: dict[tuple[str, str], float] = {}
         """Pod and card -> how far lending may take it."""
-        self._scoring = scoring
+        self._scoring, self._prices = scoring, prices
         self._smoother, self._hinting = Smoother(CONSTANTS), HintBuilder()
         self._holders: dict[Key, GrantedShare] = {}
         self._known: dict[str, Run] = {}
@@ -70,8 +71,11 @@ class Hints:
             set_pressure(world.ledger.fleet, published)
 
     def _built(self, seen: SmoothNode) -> NodeHints:
-        """Without prices: as of a rebalancer before them (`workloads_price` has them)."""
-        built = self._hinting.build(seen, self._holders)
+        cards = {card.card for card in seen.cards}
+        holders = {key: held for key, held in self._holders.items() if key[2] in cards}
+        built = self._hinting.build(seen, holders)
+        if self._prices:
+            return built
         return replace(built, cards=tuple(replace(card, prices=()) for card in built.cards))
 
     def _learn_holders(self, world: Simulation) -> None:

@@ -11,8 +11,6 @@ from benchmarks.workloads_cluster import EPOCH_S
 from benchmarks.workloads_hints import Hints
 from benchmarks.workloads_simulation import Simulation
 from tessera_core.fleet.arrays import Floats
-from tessera_core.usage.smoothed import SmoothNode
-from tessera_schema.messages.hints import NodeHints
 
 
 class PricedHints(Hints):
@@ -20,7 +18,7 @@ class PricedHints(Hints):
 
     def __init__(self) -> None:
         """Nothing is known of any pod."""
-        super().__init__()
+        super().__init__(prices=True)
         self._nodes: dict[str, str] = {}
         """Uid -> node, of the pods that the hints count."""
 
@@ -33,8 +31,3 @@ class PricedHints(Hints):
             self._learn_holders(world)
         for node in sorted(changed):
             self._publish(world, node, EPOCH_S + world.now)
-
-    def _built(self, seen: SmoothNode) -> NodeHints:
-        cards = {card.card for card in seen.cards}
-        holders = {key: held for key, held in self._holders.items() if key[2] in cards}
-        return self._hinting.build(seen, holders)

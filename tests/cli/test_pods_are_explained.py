@@ -36,6 +36,7 @@ FOUND = visibility.PodExplanation(
                 visibility.CardHolder(namespace="team", name="q", memory_mib=5120),
                 visibility.CardHolder(memory_mib=10240, cores_percent=30, exclusive=True),
             ),
+            price_percent=46,
         ),),
     ),),
     more_nodes=7,
@@ -54,6 +55,7 @@ def test_an_explanation_says_why_card_by_card_and_what_would_help() -> None:
         "  n0: NodeReserved: room is being made",
         "    card 0 A100 GPU-0: 15360 of 20480 MiB, 30 of 100 % of cores, 2 of 10 slots used: "
         "CardInsufficientMemory",
+        "      one more pod like this is expected to take 46 % of a card's time from those on it",
         "      team/q: 5120 MiB, 0 % of cores",
         "      a pod of another namespace: 10240 MiB, 30 % of cores, the card to itself",
         "  and 7 more nodes",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from tessera_schema.json_codec import decoder
 
@@ -112,6 +112,9 @@ class CardState(Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str = ""
     """Empty = this card would do."""
     holders: tuple[CardHolder, ...] = ()
+    price_percent: int | UnsetType = UNSET
+    """GPU time, percent of a card, that one more pod like this is expected to take from those on
+    it; unset = no hint says it, or the pod takes whole cards."""
 
 
 class NodeState(Struct, frozen=True, kw_only=True, rename="camel"):

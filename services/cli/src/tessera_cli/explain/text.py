@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec import UNSET
+
 from tessera_schema.endpoints.visibility import (
     CardHolder,
     CardState,
@@ -90,6 +92,7 @@ def _node(node: NodeState, *, evaluated: bool) -> Iterator[str]:
     for card in node.cards:
         why = f": {card.reason or 'would do'}" if evaluated else ""
         yield f"    {_card(card)}{why}"
+        yield from _price(card)
         for holder in card.holders:
             yield f"      {_holder(holder)}"
 
@@ -101,6 +104,12 @@ def _card(card: CardState) -> str:
         f"{card.slots_used} of {card.slots} slots used"
     )
     return f"card {card.index} {card.model or 'of unknown model'} {card.id}: {amounts}"
+
+
+def _price(card: CardState) -> Iterator[str]:
+    if card.price_percent is not UNSET:
+        costs = f"{card.price_percent} % of a card's time" if card.price_percent else "no time"
+        yield f"      one more pod like this is expected to take {costs} from those on it"
 
 
 def _holder(holder: CardHolder) -> str:

@@ -9,13 +9,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from tessera_core.explain.card_holders import ListedCard, ListedHolder, listed
 from tessera_core.fleet.cores import percent
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.node_fit import NoFit
+from tessera_core.placement.packing.packer import joint
 from tessera_core.placement.placer import Placer
+from tessera_core.placement.scoring import price
 from tessera_core.placement.units import PlacementUnit, units
 from tessera_core.quota.allowance import Allowance
 from tessera_scheduler.explain.explanation import PIECE
@@ -47,7 +50,7 @@ async def with_cards(
     left = CARDS_MOST
     for i, node in enumerate(known.values()):
         limits = None if found.node else allowance
-        cards = _cards(ledger, node.name, wanted, limits)[:left]
+        cards = _cards(ledger, node.name, request.namespace, wanted, limits)[:left]
         left -= len(cards)
         if cards or node.reasons:
             nodes.append(replace(node, cards=cards))
@@ -60,6 +63,7 @@ async def with_cards(
 def _cards(
     ledger: Ledger,
     node: str,
+    namespace: str,
     wanted: Sequence[PlacementUnit],
     allowance: Allowance | None,
 ) -> tuple[visibility.CardState, ...]:
@@ -74,14 +78,15 @@ def _cards(
         for card, code in zip(unfit.view.facts, unfit.codes.tolist(), strict=True):
             reasons[card.id] = Reason(code).wire if code else ""
     vendors = {unit.lead.vendor for unit in wanted}
+    prices = price.of_node(ledger.fleet, row, namespace, joint(wanted[0]))
     return tuple(
-        _state(card, reasons.get(card.card.id, ""))
+        _state(card, reasons.get(card.card.id, ""), prices.get(card.card.id, UNSET))
         for card in listed(ledger, node).cards
         if card.card.vendor in vendors
     )
 
 
-def _state(card: ListedCard, reason: str) -> visibility.CardState:
+def _state(card: ListedCard, reason: str, costs: int | UnsetType) -> visibility.CardState:
     facts, held = card.card, card.held
     return visibility.CardState(
         index=facts.index,
@@ -95,6 +100,7 @@ def _state(card: ListedCard, reason: str) -> visibility.CardState:
         slots_used=held.slots,
         reason=reason,
         holders=tuple(_holder(holder) for holder in card.holders[:HOLDERS_MOST]),
+        price_percent=costs,
     )
 
 
