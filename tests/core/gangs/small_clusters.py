@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, permutations
 
 from hypothesis import strategies as st
 from msgspec import Struct
@@ -101,7 +101,8 @@ def member(name: str, demand: Demand) -> MemberRequest:
 
 
 def can_be_placed(cluster: SmallCluster, demands: Sequence[Demand]) -> bool:
-    """Whether some arrangement takes all of them: all are tried, with arithmetic of its own."""
+    """Whether some arrangement takes all of them in some order: all are tried, with arithmetic of
+    its own."""
     cards = {
         (n, i): [CARD_MIB - mib, 100 - cores, SLOTS - int(bool(mib or cores))]
         for n, (_, of_node) in enumerate(cluster.nodes)
@@ -110,7 +111,7 @@ def can_be_placed(cluster: SmallCluster, demands: Sequence[Demand]) -> bool:
     cpus = [cpu for cpu, _ in cluster.nodes]
     if cluster.limit is not None and sum(demand.cards for demand in demands) > cluster.limit:
         return False
-    return _rest_fits(demands, cpus, cards)
+    return any(_rest_fits(order, cpus, cards) for order in set(permutations(demands)))
 
 
 def _rest_fits(

@@ -68,6 +68,7 @@ def check_whole(
 
 @settings(max_examples=300, deadline=None)
 @given(CLUSTERS, GANGS)
+@example(SmallCluster(nodes=((2, (FREE,)),)), [Demand(cores=0), Demand(cores=100)])
 @example(ONE_NODE, [Demand(mib=5), Demand(mib=4), Demand(mib=3), Demand(mib=8), Demand(mib=8)])
 def test_a_gang_is_placed_if_and_only_if_some_arrangement_takes_it(
     cluster: SmallCluster, demands: list[Demand]

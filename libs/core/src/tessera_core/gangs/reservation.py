@@ -82,6 +82,8 @@ class GangReservation:
         self._domains = domains
         self._packer = packer
         self._shapes: dict[str, bytes] = {}
+        self._hardness: dict[bytes, tuple[float, ...]] = {}
+        """By shape."""
         self._began = -1
         self._again = 0
         self._search: Generator[None, None, Seats | GangUnschedulable] | None = None
@@ -140,7 +142,7 @@ class GangReservation:
 
     def _seats_in(self, only: Set[str] | None) -> Generator[None, None, Seats | GangUnschedulable]:
         scratch = self._scratch(only)
-        yield
+        yield from _WHOLE_FLEET
         over = scratch.over(self._members)
         if over:
             return GangUnschedulable(
@@ -168,32 +170,38 @@ class GangReservation:
             room = scratch.copies(members[0], len(members))
             if room < len(members):
                 return GangUnschedulable(fitting=room, of=len(members), short=members[room])
-            yield
+            yield from _WHOLE_FLEET
         return None
 
     def _orders(self, scratch: ScratchCluster) -> Iterator[list[MemberRequest]]:
         """The orders in which members are tried, each once; equal members stay together."""
-        hard = {uid: hardness(member) for uid, member in self._by_uid().items()}
         nodes: dict[bytes, int] = {}
-
-        def hardest(member: MemberRequest) -> tuple[object, ...]:
-            return (*hard[member.pod.metadata.uid], self._shape(member))
 
         def fewest_nodes(member: MemberRequest) -> tuple[object, ...]:
             shape = self._shape(member)
             if shape not in nodes:
                 nodes[shape] = scratch.nodes_for(member)
-            return nodes[shape], *hardest(member)
-
-        def without_cards(member: MemberRequest) -> tuple[object, ...]:
-            return member.request is not None, *hardest(member)
+            return nodes[shape], *self._hardest(member)
 
         given: list[list[MemberRequest]] = []
-        for key in (hardest, fewest_nodes, without_cards):
+        for key in (self._hardest, fewest_nodes, self._least_demanding):
             order = sorted(self._members, key=key)
             if order not in given:
                 given.append(order)
                 yield order
+
+    def _hardest(self, member: MemberRequest) -> tuple[object, ...]:
+        shape = self._shape(member)
+        if shape not in self._hardness:
+            self._hardness[shape] = hardness(member)
+        return (*self._hardness[shape], shape)
+
+    def _least_demanding(self, member: MemberRequest) -> tuple[object, ...]:
+        """Without cards first, then without cores: one without cores may be refused a card whose
+        cores are all given, so those that take them come after it."""
+        asked = () if member.request is None else member.request.containers
+        cores = any(each.cores_percent for one in asked for each in one.requests)
+        return bool(asked), cores, *self._hardest(member)
 
     def _tried(
         self, scratch: ScratchCluster, order: Sequence[MemberRequest]
@@ -223,7 +231,7 @@ class GangReservation:
         self, scratch: ScratchCluster, best: GangUnschedulable
     ) -> Generator[None, None, Seats | GangUnschedulable]:
         """All arrangements, until one fits or the bound is reached."""
-        order = next(self._orders(scratch))
+        order = sorted(self._members, key=self._least_demanding)
         choices: list[Iterator[MemberSeat | None]] = [scratch.seats(order[0])]
         seats: list[MemberSeat] = []
         for _ in range(MOST_FITS_OF_A_SEARCH):
@@ -257,9 +265,6 @@ class GangReservation:
             return True
         return scratch.rank(seats[-1].node) <= scratch.rank(seat.node)
 
-    def _by_uid(self) -> dict[str, MemberRequest]:
-        return {member.pod.metadata.uid: member for member in self._members}
-
     def _shape(self, member: MemberRequest) -> bytes:
         uid = member.pod.metadata.uid
         if uid not in self._shapes:
@@ -268,6 +273,8 @@ class GangReservation:
 
 
 _NO_MORE: Final = MemberSeat("", None)
+_WHOLE_FLEET: Final = (None, None)
+"""What looks at all cards counts as two fits."""
 
 
 def _first(
