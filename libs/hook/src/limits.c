@@ -104,7 +104,7 @@ static uint32_t over(uint32_t flag, uint64_t until_ns) {
 static int is_timed TS_HOT;
 static int ends_by_itself(void) {
     for (uint32_t i = 0; i < current.head.cards; i++)
-        if (current.card[i].mode == TESSERA_CORES_ELASTIC)
+        if (current.card[i].mode == TESSERA_CORES_ELASTIC && current.card[i].lent_permille)
             return 1;
     return (current.flags & (TESSERA_HOLD_LAUNCHES | TESSERA_SUSPEND)) != 0;
 }

@@ -139,8 +139,8 @@ static void check_others(uint64_t now) {
 }
 
 TS_OFTEN static void tick(int anyway) {
-    uint64_t now = ts_coarse();
-    __atomic_store_n(&ts_ticked, now, __ATOMIC_RELAXED);
+    uint64_t now = ts_passing();
+    ts_set(ts_ticked, ts_coarse());
     ts_limits_refresh(anyway);
     if (now - ts_get(checked) >= CHECK_NS) {
         ts_set(checked, now);
