@@ -35,6 +35,8 @@ CARD: Final = RecordLayout(
         "reserved": "40s",
     },
 )  # fmt: skip
+_NUMBERS: Final = {field: _RANGE[form] for field, form in CARD.formats.items() if form in _RANGE}
+"""Field of a card -> the least and the most that it can hold."""
 FILE: Final = RecordLayout(
     "tessera_limits", SIZE,
     {
@@ -151,15 +153,11 @@ def _cards(cards: Sequence[CardLimit]) -> bytes:
     for position, card in enumerate(cards):
         if not card.uuid or len(card.uuid) >= UUID_BYTES:
             raise BadLimits(f"card {card.uuid!r}: an id has 1 to {UUID_BYTES - 1} characters")
-        for field, form in CARD.formats.items():
-            least, most = _RANGE.get(form, (0, 0))
-            if form in _RANGE and not least <= getattr(card, field) <= most:
-                raise BadLimits(
-                    f"card {card.uuid}: {field} {getattr(card, field)}: write {least} to {most}"
-                )
         values: dict[str, int | bytes] = {"uuid": padded(card.uuid, UUID_BYTES)}
-        for field in CARD.formats.keys() - {"uuid", "reserved"}:
-            values[field] = int(getattr(card, field))
+        for field, (least, most) in _NUMBERS.items():
+            number = values[field] = int(getattr(card, field))
+            if not least <= number <= most:
+                raise BadLimits(f"card {card.uuid}: {field} {number}: write {least} to {most}")
         CARD.write(data, position * CARD.size, values)
     return bytes(data)
 

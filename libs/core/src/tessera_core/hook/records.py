@@ -21,13 +21,14 @@ UUID_BYTES: Final = 64
 class RecordLayout:
     """One C struct: field name -> format; `size` bytes in all."""
 
-    __slots__ = ("_packed", "formats", "name", "offsets", "size")
+    __slots__ = ("_empty", "_packed", "formats", "name", "offsets", "size")
 
     def __init__(self, name: str, size: int, formats: Mapping[str, str]) -> None:
         """Fields up to the last one named here; what follows up to `size` is reserved."""
         self.name = name
         self.size = size
         self.formats = dict(formats)
+        self._empty = {field: b"" if form.endswith("s") else 0 for field, form in formats.items()}
         self.offsets: dict[str, int] = {}
         at = 0
         for field, form in formats.items():
@@ -42,9 +43,8 @@ class RecordLayout:
 
     def write(self, into: bytearray, at: int, values: Mapping[str, int | bytes]) -> None:
         """Fill the fields at `at`; those not named are zero. Numbers must fit: struct.error."""
-        empty = (b"" if form.endswith("s") else 0 for form in self.formats.values())
-        whole = dict(zip(self.formats, empty, strict=True)) | dict(values)
-        self._packed.pack_into(into, at, *(whole[field] for field in self.formats))
+        whole = {**self._empty, **values}
+        self._packed.pack_into(into, at, *whole.values())
 
     def field_size(self, field: str) -> int:
         """Bytes of one field."""

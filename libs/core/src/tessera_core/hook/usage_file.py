@@ -7,7 +7,8 @@ hostile file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from struct import unpack_from
 from typing import Any, Final
@@ -36,6 +37,8 @@ CARD_AT: Final = 4096
 SLOT_AT: Final = 142_336
 _EXPORTS: Final = 448
 _BINS: Final = 2048
+_LOWEST: Final = 0 if sys.byteorder == "little" else 3
+"""Which of the four bytes of a number is its lowest."""
 _NEVER: Final = (1 << 63) - 1
 _MOST_COUNT: Final = 1 << 53
 _SECOND: Final = 1_000_000_000
@@ -257,15 +260,22 @@ def _card(data: bytes | bytearray, position: int, bounds: UsageFileBounds) -> Ca
 def _slots(
     data: bytes | bytearray, known: Mapping[int, int], bounds: UsageFileBounds, locked: Locked
 ) -> tuple[SlotUse, ...]:
-    words = memoryview(data)[SLOT_AT : SLOT_AT + SLOTS * SLOT.size].cast("I")
-    states = words[:: SLOT.size // 4].tolist()
     found = []
-    for number in [number for number, state in enumerate(states) if state]:
+    for number in _used(data):
         values = SLOT.read(data, SLOT_AT + number * SLOT.size)
         if values["state"] == 1 and values["card"] in known:
             found.append(_slot(number, values, known[values["card"]], bounds))
     held = frozenset(locked([slot.number for slot in found]))
     return tuple(replace(slot, locked=slot.number in held) for slot in found)
+
+
+def _used(data: bytes | bytearray) -> Iterator[int]:
+    """The slots whose state may be 1, by its lowest byte."""
+    states = data[SLOT_AT + _LOWEST : SLOT_AT + SLOTS * SLOT.size : SLOT.size]
+    number = states.find(1)
+    while number >= 0:
+        yield number
+        number = states.find(1, number + 1)
 
 
 def _slot(number: int, values: Mapping[str, Any], most: int, bounds: UsageFileBounds) -> SlotUse:

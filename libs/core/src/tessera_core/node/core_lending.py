@@ -133,6 +133,11 @@ class _Followed:
         self._waiting = wanted and not self._resting
         return self._waiting
 
+    @property
+    def rested(self) -> bool:
+        """Whether nothing is remembered of its waiting."""
+        return not self._waiting and not self._debt_s
+
     def idle(self, at_s: float, pace: LendingTimings) -> bool:
         """Whether it has launched nothing for longer than its own kernels explain."""
         return at_s - self.active_s >= pace.idle_s + 2 * self._long_s
@@ -236,6 +241,8 @@ class Lender:
     def _is_paused(
         self, reading: CounterSample, active: Sequence[CounterSample], at_s: float
     ) -> bool:
+        if reading.priority is None and self._known[reading.key].rested:
+            return False
         before = [one for one in active if _goes_before(one, reading)]
         owns = any(one.namespace == reading.namespace for one in before)
         others = any(one.reaches for one in before) and not owns

@@ -64,7 +64,7 @@ _WRITE: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAKE: Final = _WRITE | os.O_CREAT | os.O_EXCL
 
 
-class ContainerKey(Struct, frozen=True, order=True):
+class ContainerKey(Struct, frozen=True, order=True, cache_hash=True):
     """A container of a pod."""
 
     uid: str
@@ -164,17 +164,15 @@ class ContainerFiles:
     def __init__(self, path: Path, clock: Clock, limits: HookLimits, made: tuple[int, int]) -> None:
         """`made`: device and inode of the usage file as the agent made it."""
         self.path = path
+        self.limits_path = path / _LIMITS
+        """Where the limits are on the node."""
         self.limits = limits
         """As last written."""
+        self._usage_path = path / _USAGE
         self._clock = clock
         self._made = made
         self._changing = threading.Lock()
         self._locks = SlotLocks()
-
-    @property
-    def limits_path(self) -> Path:
-        """Where the limits are on the node."""
-        return self.path / _LIMITS
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
@@ -182,7 +180,7 @@ class ContainerFiles:
         return (
             Mount(destination=limits_file.PATH, source=str(self.limits_path)),
             Mount(
-                destination=usage_file.PATH, source=str(self.path / _USAGE), read_only=False
+                destination=usage_file.PATH, source=str(self._usage_path), read_only=False
             ),
         )  # fmt: skip
 
@@ -197,7 +195,7 @@ class ContainerFiles:
             new = change(self.limits)
             counts = _without_measurement(new) != _without_measurement(self.limits)
             new = replace(new, generation=self.limits.generation + counts)
-            with _opened(self.path / _LIMITS, _WRITE) as fd:
+            with _opened(self.limits_path, _WRITE) as fd:
                 old = limits_file.sequence_of(os.pread(fd, limits_file.SIZE, 0))
                 writing = old | 1
                 body = encode_limits(new, writing, self._clock.time_ns())
@@ -222,7 +220,7 @@ class ContainerFiles:
         """What the hook says the container uses. Never raises, whatever is there. A file that the
         container made larger is made as small as it was."""
         try:
-            with _opened(self.path / _USAGE, READ_FLAGS) as fd:
+            with _opened(self._usage_path, READ_FLAGS) as fd:
                 spoilt = self._spoilt(os.fstat(fd))
                 if spoilt is Spoilt.GROWN:
                     self._shrink()
@@ -240,7 +238,7 @@ class ContainerFiles:
     def open_usage(self) -> int:
         """A descriptor of the usage file for reading, the caller's to close. Raises OSError, also
         where it is not the file that was made."""
-        fd = os.open(self.path / _USAGE, READ_FLAGS)
+        fd = os.open(self._usage_path, READ_FLAGS)
         spoilt = self._spoilt(os.fstat(fd))
         if spoilt is not None:
             os.close(fd)
@@ -259,7 +257,7 @@ class ContainerFiles:
     def _shrink(self) -> None:
         """Processes have no more than its own size mapped. Blocks beyond its end go only where the
         size changes."""
-        with _opened(self.path / _USAGE, _WRITE | os.O_NONBLOCK | os.O_NOCTTY) as fd:
+        with _opened(self._usage_path, _WRITE | os.O_NONBLOCK | os.O_NOCTTY) as fd:
             if self._spoilt(os.fstat(fd)) is Spoilt.GROWN:
                 os.ftruncate(fd, usage_file.SIZE + 1)
                 os.ftruncate(fd, usage_file.SIZE)

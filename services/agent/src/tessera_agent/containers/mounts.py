@@ -9,10 +9,14 @@ The hook closes itself where its limits are gone; a process without the hook is 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
+from time import monotonic
 from typing import Final, Protocol
 
+from tessera_core.bounded_cache import Cache
 from tessera_core.hook import limits_file
 from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD
 from tessera_core.node.cgroups import container_of
@@ -23,6 +27,14 @@ MOST_PROCESSES: Final = 64
 checks."""
 MOST_MOUNTINFO_BYTES: Final = 1 << 20
 """Of one process. A container has some 30 mounts of 150 bytes; more than this is a gap."""
+MOST_KNOWN: Final = 32 << 10
+"""Bytes of digests of lists of mounts whose answer is remembered: a thousand of them, and
+containers of one image have equal ones but for their own limits file."""
+MOST_ORIGINS: Final = 1024
+"""Limits files of which it is remembered where they lie."""
+_OWN_S: Final = 1.0
+"""Seconds for which the agent's own mounts are taken to be as they were."""
+_DIGEST: Final = 16
 _READ_ONLY: Final = (limits_file.PATH, HOOK_LIBRARY, PRELOAD)
 
 
@@ -39,10 +51,13 @@ class ProcMounts:
     """Checks by the node's /proc."""
 
     def __init__(self, proc_folder: str) -> None:
-        self._proc = Path(proc_folder)
+        self._proc = proc_folder
         self._checks = 0
-        self._own: tuple[str, tuple[MountPoint, ...]] = ("", ())
+        self._own = ""
         """The agent's own mounts, as last read."""
+        self._own_until = float("-inf")
+        self._origin_of = _origins("")
+        self._known = Cache[bool](MOST_KNOWN)
 
     def are_changed(self, container_id: str, limits: Path, pids: Iterable[int]) -> bool:
         """See `MountChecker`. Processes outside the container's cgroup (a demo's) have no mounts of
@@ -55,7 +70,7 @@ class ProcMounts:
                 continue
             text = self._text(pid, "mountinfo")
             if text and text not in seen:
-                seen[text] = len(text) >= MOST_MOUNTINFO_BYTES or _is_changed(text, origin)
+                seen[text] = len(text) >= MOST_MOUNTINFO_BYTES or self._is_changed(text, origin)
         return any(seen.values())
 
     def _pids_of_this_check(self, pids: Sequence[int]) -> Sequence[int]:
@@ -64,19 +79,42 @@ class ProcMounts:
         at = self._checks * MOST_PROCESSES % len(pids)
         return (*pids[at:], *pids[:at])[:MOST_PROCESSES]
 
+    def _is_changed(self, text: str, origin: tuple[str, str] | None) -> bool:
+        key = blake2b(f"{origin}\n{text}".encode(), digest_size=_DIGEST).hexdigest()
+        known = self._known.get(key)
+        if known is None:
+            known = _is_changed(text, origin)
+            self._known.keep(key, known, 2 * _DIGEST)
+        return known
+
     def _origin(self, limits: Path) -> tuple[str, str] | None:
         """Where the file lies, as mounts of it show it. None = it cannot be known."""
-        text = self._text("self", "mountinfo")
-        if text != self._own[0]:
-            self._own = text, parse_mountinfo(text)
-        return origin_of(self._own[1], os.path.realpath(limits))
+        now = monotonic()
+        if now >= self._own_until:
+            text = self._text("self", "mountinfo")
+            if text != self._own:
+                self._own, self._origin_of = text, _origins(text)
+            self._own_until = now + _OWN_S
+        return self._origin_of(limits)
 
     def _text(self, pid: int | str, name: str) -> str:
+        path = f"{self._proc}/{pid}/{name}"
         try:
-            with (self._proc / str(pid) / name).open(encoding="utf-8", errors="replace") as file:
+            with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123  (half the time)
                 return file.read(MOST_MOUNTINFO_BYTES)
         except OSError:
             return ""
+
+
+def _origins(text: str) -> Callable[[Path], tuple[str, str] | None]:
+    """Where files lie, by the agent's own mounts."""
+    mounts = parse_mountinfo(text)
+
+    @lru_cache(MOST_ORIGINS)
+    def origin(limits: Path) -> tuple[str, str] | None:
+        return origin_of(mounts, os.path.realpath(limits))
+
+    return origin
 
 
 def _is_changed(text: str, origin: tuple[str, str] | None) -> bool:

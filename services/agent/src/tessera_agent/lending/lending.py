@@ -118,15 +118,20 @@ class LendingLoop:
         }
         self._waiting |= {card: _CALM for card, one in decided.items() if one.calm}
         self._usage_files.keep_only({held.key for held in running})
-        wanted = [
-            (held.files, _wanted(held, decided)) for held in running if held.files is not None
-        ]
+        wanted = []
+        for held in running:
+            loans, hold = _wanted(held, decided)
+            if held.files is not None and (hold or any(loans.values()) or _has_loan_or_hold(held)):
+                wanted.append((held.files, loans, hold))
         stuck: set[str] = set()
-        for files, (loans, hold) in wanted:
+        later = []
+        for files, loans, hold in wanted:
             less = {c: n for c, n in loans.items() if n <= _lent(files.limits, c, wall_ns)}
             if not self._write(files, less, hold=hold, wall_ns=wall_ns):
                 stuck |= {c for c in loans if _lent(files.limits, c, wall_ns)}
-        for files, (loans, hold) in wanted:
+            if len(less) < len(loans):
+                later.append((files, loans, hold))
+        for files, loans, hold in later:
             more = {c: n for c, n in loans.items() if c not in stuck}
             self._write(files, more, hold=hold, wall_ns=wall_ns)
 
@@ -137,15 +142,14 @@ class LendingLoop:
         return lender.decide([self._reading(member, wall_ns) for member in members], now)
 
     def _reading(self, member: LendingMember, wall_ns: int) -> CounterSample:
-        limits = member.files.limits
-        limit = next(c for c in limits.cards if c.uuid == member.card)
+        limit = next(c for c in member.files.limits.cards if c.uuid == member.card)
         counters = self._usage_files.read(member.key, member.files, member.card)
         return CounterSample(
             key=_name(member.key), priority=member.priority, lends=member.lends,
             namespace=member.namespace, reaches=member.reaches, works=member.works,
             granted_permille=0 if limit.mode is Mode.OFF else limit.cores_permille,
             most_permille=member.most_permille if member.lends else 0,
-            lent_permille=_lent(limits, member.card, wall_ns),
+            lent_permille=_in_force(limit, wall_ns),
             gpu_ns=counters.gpu_ns, throttled_ns=counters.throttled_ns,
             launches=counters.launches,
         )  # fmt: skip
@@ -226,9 +230,14 @@ def _name(key: ContainerKey) -> str:
 def _lent(limits: HookLimits, card: str, wall_ns: int) -> int:
     """The loan in force, in permille."""
     for limit in limits.cards:
-        if limit.uuid == card and limit.mode is Mode.ELASTIC and wall_ns < limit.lent_until_ns:
-            return limit.lent_permille
+        if limit.uuid == card:
+            return _in_force(limit, wall_ns)
     return 0
+
+
+def _in_force(limit: CardLimit, wall_ns: int) -> int:
+    elastic = limit.mode is Mode.ELASTIC and wall_ns < limit.lent_until_ns
+    return limit.lent_permille if elastic else 0
 
 
 def _waits(limits: HookLimits, wall_ns: int) -> bool:
