@@ -115,6 +115,16 @@ class ControlPlane:
         self._etcd = Program(self._etcd_argv(), folder / "etcd.log")
         self._server = Program(self._server_argv(), folder / "kube-apiserver.log")
 
+    @property
+    def etcd_url(self) -> str:
+        """Where etcd is, and shows its metrics."""
+        return f"http://127.0.0.1:{self._etcd_port}"
+
+    @property
+    def pids(self) -> Mapping[str, int]:
+        """Program -> running process."""
+        return {"etcd": self._etcd.pid, "kube-apiserver": self._server.pid}
+
     async def restart(self) -> None:
         """Stop the API server, wait for its port, and start the next; etcd keeps what there is."""
         await asyncio.to_thread(self._server.stop)
@@ -132,7 +142,7 @@ class ControlPlane:
     async def forget_history(self) -> None:
         """Let etcd forget every revision but the newest, as it does of itself after minutes, and
         the API server what it has cached."""
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{self._etcd_port}") as etcd:
+        async with aiohttp.ClientSession(self.etcd_url) as etcd:
             newest = await _etcd(etcd, "/v3/kv/range", {"key": _b64(b"\0"), "count_only": True})
             body: Json = {"revision": newest["header"]["revision"], "physical": True}
             await _etcd(etcd, "/v3/kv/compaction", body)
@@ -245,7 +255,7 @@ class ControlPlane:
     def _server_argv(self) -> list[str | Path]:
         files = self._folder
         return [
-            self._programs / "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            self._programs / "kube-apiserver", f"--etcd-servers={self.etcd_url}",
             "--bind-address=127.0.0.1", f"--secure-port={self._port}",
             f"--tls-cert-file={files / 'server.pem'}",
             f"--tls-private-key-file={files / 'server.key'}",
