@@ -59,7 +59,7 @@ async def _gone_and_back(stage: Stage) -> None:
     gone = time.monotonic()
     words = await cluster.until(lambda: _event(stage, uid), "an Event says it of the bound pod")
     took = time.monotonic() - gone
-    report(f"the bound pod was told {took:.1f} s after its agent was gone: {words}")
+    report(f"the bound pod got its Event {took:.1f} s after its agent was gone: {words}")
     await asyncio.sleep(max(0.0, SILENT_S - took))
     (await cluster.admin.post(PODS, resting(NAME, ASKS))).done  # noqa: B018  (checks)
     condition = await cluster.until(lambda: _waits(stage), "it is said why the pod waits")
