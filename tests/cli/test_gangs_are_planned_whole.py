@@ -299,8 +299,17 @@ def test_all_members_lie_in_one_domain(tessera: Tessera) -> None:
     assert {each["node"] for each in ran.pods} == {"n3"}
     ran = planned(tessera, *nodes[:2], holder("x", 0), gang, *pods)
     assert one_gang(ran)["verdict"] == "waiting"
+    pods[1]["spec"]["nodeName"] = "n1"  # one runs on rack a: the other one goes there too
+    pods[1]["status"] = {"phase": "Running"}
+    pods[1]["metadata"]["annotations"] = holder("p2", 0)["metadata"]["annotations"]
+    ran = planned(tessera, *nodes, gang, *pods)
+    assert {each["name"]: each["node"] for each in ran.pods} == {"p1": "n2"}
+    more = [{**pods[0], "metadata": {"name": f"p{n}"}} for n in (3, 4, 5)]
+    ran = planned(tessera, *nodes, gang, *more)
+    assert sorted(each["node"] for each in ran.pods) in (["", "n1", "n2"], ["", "n3", "n3"])
+    assert "no room next to its other members" in "".join(each["message"] for each in ran.pods)
     spec["schedulingConstraints"] = {"topology": [{"key": "zone"}]}
-    never = planned(tessera, *nodes, group("g", "scheduling.k8s.io/v1alpha2", **spec), *pods)
+    never = planned(tessera, *nodes, group("g", "scheduling.k8s.io/v1alpha2", **spec), *more[:2])
     assert "no nodes of one zone take all" in one_gang(never)["message"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tessera_core.admission.admit import AdmittedPod
 from tessera_core.explain.reasons import explain, summary
@@ -63,13 +63,15 @@ class Hindrances:
         """The cap of a queue that these members would exceed together."""
         for members in bundle:
             queue = self._queues.of_gang(members.gang)
-            if queue is None:
+            if queue is None or not self._queues.known(queue[0]):
                 continue
-            uids = {member.pod.metadata.uid for member in members.waiting}
+            of_gang = together
+            if len(bundle) > 1:
+                uids = {member.pod.metadata.uid for member in members.waiting}
+                of_gang = [each for each in together if each.pod.metadata.uid in uids]
             asked = sum_of(
                 amounts_of(each.pod, minimum_usage(each.request) if each.request else {})
-                for each in together
-                if each.pod.metadata.uid in uids
+                for each in of_gang
             )
             over = self._queues.over(*queue, asked)
             if over:
@@ -84,7 +86,7 @@ class Hindrances:
         """Why the members would not fit even if no pod ran; None where they would, or where that is
         not sure."""
         ledger, filters = self._planner.idle()
-        domains = self.domains(bundle[0].gang)
+        domains = self.domains(bundle[0])
         found = reserve_gang(ledger, filters, together, 0, domains=domains)
         if isinstance(found, GangReserved):
             for seat in found.seats.values():
@@ -109,16 +111,19 @@ class Hindrances:
             f"add {add}, ask for less, or lower {least}",
         )  # fmt: skip
 
-    def domains(self, gang: Gang) -> list[set[str]] | None:
-        """The nodes of each value of the label that all members share; None for any nodes."""
+    def domains(self, members: GangMembers, placed: Iterable[str] = ()) -> list[set[str]] | None:
+        """The nodes of each value of the label that all members share, None for any nodes; of a
+        gang of which some run, or are `placed` on these nodes, those of their value."""
+        gang = members.gang
         if gang.domain is None or not gang.domain.required:
             return None
+        near = {*placed, *(member.pod.spec.node_name for member in members.bound)}
         found: dict[str, set[str]] = {}
         for node in self._nodes:
             value = node.metadata.labels.get(gang.domain.key)
             if value is not None:
                 found.setdefault(value, set()).add(node.name)
-        return list(found.values())
+        return [nodes for nodes in found.values() if not near or near & nodes]
 
     def _queued(self, gang: Gang) -> GangNotPlaced | None:
         queue = self._queues.of_gang(gang)

@@ -149,7 +149,7 @@ class GangPlanner:
                 continue
             answer = reserve_gang(
                 self._planner.ledger, self._planner.filters, members, now_ns / 1e9,
-                domains=self._hindrances.domains(bundle[0].gang),
+                domains=self._hindrances.domains(bundle[0]),
             )  # fmt: skip
             if isinstance(answer, GangReserved):
                 return answer.seats
@@ -187,7 +187,7 @@ class GangPlanner:
             uid = pod.metadata.uid
             seat = seats.get(uid)
             if seat is None:
-                outcome = self._alone(members, pod, admitted, now_ns)
+                outcome = self._alone(members, pod, admitted, outcomes, now_ns)
             else:
                 outcome = self._together(members.gang, pod, admitted[uid], seat, now_ns)
             if outcome.verdict is Verdict.PLACED:
@@ -213,13 +213,32 @@ class GangPlanner:
         return self._planner.placed(pod, admission, seat.grant, message, now_ns)
 
     def _alone(
-        self, members: GangMembers, pod: Pod, admitted: Admissions, now_ns: int
+        self,
+        members: GangMembers,
+        pod: Pod,
+        admitted: Admissions,
+        outcomes: Mapping[str, PlanOutcome],
+        now_ns: int,
     ) -> PlanOutcome:
-        """A member beyond the minimum."""
-        over = self._hindrances.over((members,), (_request_of(pod, admitted),))
-        if over is None:
+        """A member beyond the minimum; where the gang has to lie together, next to those that are
+        placed, by `outcomes`."""
+        admission, member = admitted[pod.metadata.uid], _request_of(pod, admitted)
+        over = self._hindrances.over((members,), (member,))
+        if over is not None:
+            return not_placed(pod, admission, Verdict.WAITING, over.message)
+        if members.gang.domain is None:
             return self._planner.plan(pod, now_ns)
-        return not_placed(pod, admitted[pod.metadata.uid], Verdict.WAITING, over.message)
+        uids = (each.pod.metadata.uid for each in members.waiting)
+        placed = {outcomes[uid].node for uid in uids if uid in outcomes} - {""}
+        domains = self._hindrances.domains(members, placed)
+        answer = reserve_gang(
+            self._planner.ledger, self._planner.filters, [member], now_ns / 1e9, domains=domains
+        )
+        if isinstance(answer, GangReserved):
+            seat = answer.seats[pod.metadata.uid]
+            return self._together(members.gang, pod, admission, seat, now_ns)
+        message = f"gang {members.gang.key}: no room next to its other members"
+        return not_placed(pod, admission, Verdict.WAITING, message)
 
     def _none(
         self, bundle: Sequence[GangMembers], admitted: Admissions, found: GangNotPlaced

@@ -112,10 +112,10 @@ def _of_pods(named: NamedGroup, pods: Sequence[Pod]) -> Gang:
         bundle=(f"{named.namespace}/{named.name}",),
     )  # fmt: skip
     if named.origin is GangOrigin.KOORDINATOR:
-        for pod, written in ((pod, minimum_of(pod)) for pod in pods):
-            if written is None:
-                continue
-            least, field = written
+        minima = ((pod, minimum_of(pod)) for pod in pods)
+        first = next(((pod, written) for pod, written in minima if written is not None), None)
+        if first is not None:
+            pod, (least, field) = first
             gang = replace(gang, min=least, source=field)
             return with_keys(gang, pod.metadata, f"pod {pod.name}: ")
     if named.origin is GangOrigin.KUEUE:

@@ -66,7 +66,7 @@ class ClusterQueues:
         for queue in queues:
             by_origin[queue.origin].append(queue)
         self._trees = {origin: QueueTree(found) for origin, found in by_origin.items()}
-        self._used: defaultdict[tuple[QueueOrigin, str], list[QueueAmounts]] = defaultdict(list)
+        self._used: dict[tuple[QueueOrigin, str], dict[QueueDimension, float]] = {}
 
     def of_gang(self, gang: Gang) -> tuple[QueueOrigin, str] | None:
         """The queue that the gang is in; None for a gang of no queue."""
@@ -94,7 +94,9 @@ class ClusterQueues:
 
     def use(self, origin: QueueOrigin, name: str, amounts: QueueAmounts) -> None:
         """Pods of the queue use so much more."""
-        self._used[origin, name].append(amounts)
+        used = self._used.setdefault((origin, name), {})
+        for dimension, amount in amounts.items():
+            used[dimension] = used.get(dimension, 0) + amount
 
     def over(
         self, origin: QueueOrigin, name: str, asked: QueueAmounts, *, idle: bool = False
@@ -107,7 +109,7 @@ class ClusterQueues:
 
         def used(queue: str) -> QueueAmounts:
             below = () if idle else tree.below(queue)
-            return sum_of(each for name in below for each in self._used[origin, name])
+            return sum_of(self._used.get((origin, name), {}) for name in below)
 
         return tree.over(name, used, asked)
 
@@ -117,9 +119,7 @@ class ClusterQueues:
         """The queues of the kind that wait for so much, the next one first."""
         if not self.known(origin):
             return ()
-        used = {
-            name: sum_of(amounts) for (kind, name), amounts in self._used.items() if kind == origin
-        }
+        used = {name: dict(sums) for (kind, name), sums in self._used.items() if kind == origin}
         return turns(self._trees[origin], totals, used, waiting)
 
     def _elastic(self) -> QueueOrigin:
