@@ -120,7 +120,7 @@ async def agent_on(cluster: FakeCluster, node: str, folder: Path) -> AsyncGenera
         registry=REGISTRY,
     )  # fmt: skip
     async with open_agent(around, FakeReader(card)) as agent:
-        await until(lambda: agent.keys.verifier is not None and agent.devices.latest.complete)
+        await until(lambda: agent.keys.known.is_set() and agent.devices.latest.complete)
         yield agent
 
 
