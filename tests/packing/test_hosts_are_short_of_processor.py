@@ -45,7 +45,7 @@ class Cluster:
 
 
 @pytest.mark.parametrize(("cores", "short"), [(2, False), (8.9, False), (9.1, True), (20, True)])
-def test_hosts_are_short_where_cards_are_asked_for_with_more_than_nine_tenths(
+def test_hosts_are_short_where_cards_are_requested_with_more_than_nine_tenths(
     cores: float, *, short: bool
 ) -> None:
     assert Cluster().short(cores) is short
@@ -74,7 +74,7 @@ def test_hosts_that_are_not_known_are_not_short() -> None:
 
 
 @pytest.mark.parametrize(("reserve", "kept"), [(None, True), (True, True), (False, False)])
-def test_whole_nodes_are_kept_back_then(reserve: bool | None, *, kept: bool) -> None:  # noqa: FBT001  (a parameter)
+def test_whole_nodes_are_reserved_then(reserve: bool | None, *, kept: bool) -> None:  # noqa: FBT001  (a parameter)
     cluster = Cluster(reserve=reserve)
     assert cluster.short(12)
     columns = cluster.state.reserved(1)
@@ -83,7 +83,7 @@ def test_whole_nodes_are_kept_back_then(reserve: bool | None, *, kept: bool) -> 
 
 
 @pytest.mark.parametrize(("reserve", "kept"), [(None, False), (True, True)])
-def test_none_is_kept_back_while_there_is_enough(reserve: bool | None, *, kept: bool) -> None:  # noqa: FBT001  (a parameter)
+def test_none_is_reserved_while_there_is_enough(reserve: bool | None, *, kept: bool) -> None:  # noqa: FBT001  (a parameter)
     cluster = Cluster(reserve=reserve)
     assert not cluster.short(5)
     assert bool(cluster.state.reserved(1)) is kept

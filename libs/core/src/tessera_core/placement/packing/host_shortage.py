@@ -17,10 +17,10 @@ cards are in use. Chosen on traces made up from openb: docs/packing.md, "Whole n
 
 def is_short(kinds: CardKinds, past: Demand, cpu_per_card: float) -> bool:
     """True where hosts are short of processor. `cpu_per_card` is asked by pods with cards."""
-    return processor_asked(kinds, past, cpu_per_card) > SHORT
+    return processor_demand(kinds, past, cpu_per_card) > SHORT
 
 
-def processor_asked(kinds: CardKinds, past: Demand, cpu_per_card: float) -> float:
+def processor_demand(kinds: CardKinds, past: Demand, cpu_per_card: float) -> float:
     """The part of the hosts' processor that is asked for once the cards that are free now are in
     use too, at `cpu_per_card` each; 0 where hosts are not known."""
     if kinds.nodes is None:
