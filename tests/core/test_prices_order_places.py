@@ -249,3 +249,26 @@ def test_people_read_what_a_pod_would_cost_on_each_card() -> None:
     assert price.of_node(fleet, row, "d", lead) == {"n0-0": 50, "n0-1": 0}
     assert price.of_node(fleet, row, "d", units(a_pod(cores=100))[0].lead) == {}
     assert price.of_node(fleet, fleet.rows["n1"], "d", lead) == {}
+
+
+def test_where_gpu_time_is_plenty_parts_keep_away_from_cards_that_nobody_holds() -> None:
+    placer = a_cluster(packer=packing(), cards=2)
+    fleet = placer.fleet
+    for n in NAMES:
+        priced(placer, n, (0, 0, 0, 0, 20), (0, 0, 0, 0, 20))
+    assert price.idle_steps(fleet) == price.IDLE_STEPS
+    hold(placer, "n1", 1)
+    lead = placer.with_pressure(a_pod(), units(a_pod()))[0].lead
+    dearer = price.steps(fleet.cards, lead)
+    row = fleet.rows["n1"]
+    assert dearer[row, :2].tolist() == [price.IDLE_STEPS, 0]
+    assert put(placer, a_pod()) == ("n1", "n1-1")
+    for n in NAMES:
+        priced(placer, n, (1, 3, 20, 40, 60), (1, 3, 20, 40, 60))
+    assert price.idle_steps(fleet) == 0
+
+
+def test_without_prices_cards_that_nobody_holds_cost_nothing_more() -> None:
+    placer = a_cluster(packer=packing())
+    pod = a_pod()
+    assert placer.with_pressure(pod, wanted := units(pod)) is wanted

@@ -133,6 +133,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     wanted_percent: float = 0
     """With PressurePolicy.PRICE: GPU time that the pod is expected to want of each card; 0 = it has
     its cards to itself."""
+    idle_steps: int = 0
+    """With PressurePolicy.PRICE: steps by which a card that nobody holds is dearer."""
 
 
 class ModelSizes(Struct, frozen=True):

@@ -138,10 +138,10 @@ def _responding(
     fleet: Fleet, namespace: str, unit: PlacementUnit, to: PressurePolicy
 ) -> PlacementUnit:
     lead = joint(unit)
-    wanted = 0.0
+    policy = replace(unit.lead.policy, pressure=to)
     if to is PressurePolicy.PRICE:
         wanted = price.wanted_percent(fleet, namespace, lead)
-    policy = replace(unit.lead.policy, pressure=to, wanted_percent=wanted)
+        policy = replace(policy, wanted_percent=wanted, idle_steps=price.idle_steps(fleet))
     return PlacementUnit(
         tuple(replace(part, request=replace(part.request, policy=policy)) for part in unit.parts)
     )

@@ -36,6 +36,13 @@ WHOLE: Final = 100
 COARSE: Final = 20
 """Hundredths of a card: one step of price where the order has no losses that it could be added to,
 and comes after it."""
+IDLE_STEPS: Final = 3
+"""Of `pack`: what a card that nobody holds costs a pod that takes a part of it, where GPU time is
+plenty. There pods wait for whole cards, and hardly for GPU time."""
+PLENTY: Final = 15.0
+"""Hundredths of a card: mean price for a pod that wants half a card, over all priced cards, from
+which GPU time is not plenty any more. Simulated clusters of pods that use a tenth of a card came to
+12, those of pods that use more than they ask for to 38 (docs/rebalancing.md)."""
 MOST_UNCOUNTED: Final = 3
 """Shares that are not counted in a card's price and still count: with more it is dear enough."""
 MOST_CLASSES: Final = 16_384
@@ -45,6 +52,7 @@ _STEPS: Final = np.float32(WEIGHT / STEP / 100)
 """Of `pack`, to a hundredth of a card."""
 _HAIR: Final = np.float32(1e-4)
 """Of a step: so that rounding errors do not part what is equal."""
+_HALF: Final = PRICED_PERCENTS.index(50)
 _POINTS: Final = (0, *PRICED_PERCENTS)
 
 
@@ -55,6 +63,15 @@ def wanted_percent(fleet: Fleet, namespace: str, request: Request) -> float:
         return 0.0
     asked = request.cores_percent or MEAN_PERCENT
     return max(fleet.wants.get((namespace, request.cores_percent), asked), LEAST_PERCENT)
+
+
+def idle_steps(fleet: Fleet) -> int:
+    """`Policy.idle_steps`: less with each step by which GPU time is scarcer."""
+    cards = fleet.cards
+    known = cards.priced != UNPRICED
+    half = cards.prices[..., _HALF]  # 0 where none is known
+    mean = float(half.sum(dtype=np.int64)) / max(int(np.count_nonzero(known)), 1)
+    return round(IDLE_STEPS * max(1 - mean / PLENTY, 0.0))
 
 
 def set_prices(fleet: Fleet, hints: NodeHints) -> None:
@@ -102,8 +119,11 @@ def of_node(fleet: Fleet, row: int, namespace: str, request: Request) -> dict[st
 
 
 def steps(cards: CardColumns, request: Request) -> Codes:
-    """The same in the steps of `pack`."""
-    return (card_prices(cards, request) * _STEPS + _HAIR).astype(np.uint8)
+    """The same in the steps of `pack`, with what a card that nobody holds costs."""
+    found: Codes = (card_prices(cards, request) * _STEPS + _HAIR).astype(np.uint8)
+    if request.policy.idle_steps and request.policy.wanted_percent:
+        found += np.uint8(request.policy.idle_steps) * (cards.sharers == 0)
+    return found
 
 
 def coarse_steps(cards: CardColumns, request: Request) -> Codes:
