@@ -45,7 +45,7 @@ def cards(count: int, **facts: object) -> list[Card]:
 def learned(
     fleet: Fleet, past: dict[Request, int], hosts: HostColumns | None = None
 ) -> PackingState:
-    history, state = History(), PackingState()
+    history, state = History(), PackingState(reserve=False)
     for request, count in past.items():
         for _ in range(count):
             history.add(a_pod(request, cpu_milli=8000, memory_bytes=GIB), 0)
