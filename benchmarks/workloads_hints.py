@@ -85,7 +85,7 @@ class Hints:
             run = running[uid]
             if run.grant is not None:
                 self._holders |= granted_shares_of(
-                    run.grant, run.pod, world.registry, run.job.group
+                    run.grant, run.pod, world.registry, run.job.owner or run.job.group
                 )
         if self._known.keys() - running.keys():
             self._holders = {k: held for k, held in self._holders.items() if k[0] in running}
