@@ -39,6 +39,16 @@ TEST(two_containers_30_70, NULL, "clock=virtual participants=3") {
     struct tenant t[] = {{.cores = 30, .kernel_ns = 5 * MS}, {.cores = 70, .kernel_ns = 5 * MS}};
     run(t, 2, 20, 3);
 }
+/* A container whose memory is guaranteed, next to two that have more memory together than the card has: its
+ * share of the card is no smaller, second by second. */
+TEST(a_guaranteed_container_keeps_its_share_next_to_overcommitted_ones, NULL, "clock=virtual participants=4 memory=4g") {
+    struct tenant t[] = {{.cores = 50, .kernel_ns = MS, .mib = 2000},
+                         {.cores = 25, .kernel_ns = 5 * MS, .mib = 1500, .resident_mib = 500},
+                         {.cores = 25, .kernel_ns = MS, .mib = 1500, .resident_mib = 500, .async = 1}};
+    run(t, 3, 30, 1);
+    fprintf(stderr, "    the guaranteed one had %.2f to %.2f %% in a second\n", t[0].low, t[0].high);
+    CHECK(t[0].low > 47);
+}
 TEST(four_containers_of_25, NULL, "clock=virtual participants=5") {
     struct tenant t[] = {{.cores = 25, .kernel_ns = MS}, {.cores = 25, .kernel_ns = MS}, {.cores = 25, .kernel_ns = MS}, {.cores = 25, .kernel_ns = MS}};
     run(t, 4, 20, 3);

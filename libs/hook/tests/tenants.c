@@ -27,7 +27,9 @@ static void write_limits(int i, const struct tenant *tenant, uint64_t measured, 
     char path[512], fresh[512], uuid[64] = "";
     uuid_of(0, uuid);
     memcpy(card->uuid, uuid, sizeof card->uuid);
-    card->memory_bytes = 2000 * MIB;
+    card->memory_bytes = (tenant->mib ? tenant->mib : 2000) * MIB;
+    card->resident_bytes = tenant->resident_mib * MIB;
+    card->flags = tenant->resident_mib ? TESSERA_CARD_OVERSUBSCRIBE : 0;
     card->cores_permille = tenant->cores * 10;
     card->mode = TESSERA_CORES_HARD;
     card->measured_ns = measured;
@@ -69,6 +71,8 @@ static void work(int i, const struct tenant *tenant, uint64_t seconds) {
     path_of(i, "usage", path);
     setenv("TESSERA_USAGE", path, 1);
     begin();
+    if (tenant->mib)
+        EQUAL(allocate(tenant->mib / 2, NULL) + allocate(tenant->mib / 2, NULL), 0);
     CUfunction f = kernel(tenant->kernel_ns);
     PFN_cuLaunchKernel launch = CU(cuLaunchKernel);
     PFN_cuStreamSynchronize synchronize = CU(cuStreamSynchronize);

@@ -11,6 +11,7 @@ struct tenant {
     unsigned cores, processes; /* percent; 0 processes: one */
     uint64_t kernel_ns;
     int idle, async;
+    unsigned mib, resident_mib; /* memory that each process takes, and how much of it may lie on the card; 0: all */
     unsigned away; /* seconds before the second half in which no agent measures; the next one leaps */
     /* results: percent of the card over the second half of the time, and the seconds of it furthest out */
     double share, low, high;
