@@ -210,14 +210,6 @@ int ts_ledger_extend(enum ts_thing thing, uint64_t key, uint64_t bytes) {
     return found;
 }
 
-void ts_ledger_each(void (*each)(const struct ts_holding *, void *), void *with) {
-    ts_lock_take(&guard);
-    for (size_t i = 0; i < capacity; i++)
-        if (table[i].thing)
-            each(&table[i], with);
-    ts_lock_give(&guard);
-}
-
 size_t ts_ledger_size(void) {
     return __atomic_load_n(&count, __ATOMIC_RELAXED);
 }

@@ -40,7 +40,6 @@ size_t ts_ledger_take_owned(uint64_t owner, void (*each)(const struct ts_holding
 uint64_t ts_ledger_adopt(enum ts_thing thing, uint64_t owner);
 /* More bytes for a charged one; 0: it is not there, or has as many. */
 int ts_ledger_extend(enum ts_thing thing, uint64_t key, uint64_t bytes);
-void ts_ledger_each(void (*each)(const struct ts_holding *, void *), void *with);
 size_t ts_ledger_size(void);
 void ts_ledger_reset(void); /* in a forked child: drops all, frees the lock */
 
