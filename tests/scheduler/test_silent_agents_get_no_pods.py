@@ -74,6 +74,24 @@ async def test_no_pod_goes_there_within_a_minute_and_pods_do_when_it_is_back() -
             assert counted(scheduler, "silent_agents") == 0
 
 
+@pytest.mark.parametrize("away_s", [60.0, 60.4, 60.8])
+async def test_an_agent_is_back_with_its_first_renewal_not_with_the_next_look(
+    away_s: float,
+) -> None:
+    """Its node changes right after it, and kube-scheduler tries waiting pods once."""
+    cluster = FakeCluster(1)
+    async with leading(cluster) as scheduler:
+        async with agents(cluster, "n0"):
+            await asyncio.sleep(300)
+        await asyncio.sleep(away_s)
+        cluster.pod("a")
+        answer = cluster.filter(scheduler, "a", ["n0"])
+        assert answer.failed_and_unresolvable_nodes == {"n0": "AgentSilent"}
+        async with agents(cluster, "n0"):
+            await asyncio.sleep(0.05)
+            assert cluster.filter(scheduler, "a", ["n0"]).node_names == ("n0",)
+
+
 async def test_a_pod_that_waits_for_the_node_is_tried_again_when_the_agent_is_back() -> None:
     cluster = FakeCluster(1)
     async with leading(cluster) as scheduler:

@@ -9,7 +9,7 @@ Event says so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from random import Random
 from typing import Final, NoReturn
@@ -127,8 +127,12 @@ class AgentLeases:
     def on_event(self, change: WatchEventType, item: AgentLease, now: float) -> None:
         """See `Handler.on_event`."""
         self.agents.deliver(now)
-        if change is not WatchEventType.DELETED:
-            self._renew(item)
+        if change is WatchEventType.DELETED:
+            return
+        self._renew(item)
+        _, node = agent_of_lease(item.metadata.name) or ("", "")
+        if self._ledger.fleet.silent.get(node, frozenset()) - self.agents.silent(node):
+            self._bring({node})  # now: its node changes next, and kube-scheduler tries pods once
 
     def _renew(self, item: AgentLease) -> None:
         agent = agent_of_lease(item.metadata.name)
@@ -152,8 +156,11 @@ class AgentLeases:
     def expire(self) -> None:
         """Bring to the ledger who fell silent, and who is back."""
         changed = self.agents.expire()
-        if not changed:
-            return
+        if changed:
+            self._bring(changed)
+            self._gauge.set(self.agents.count())
+
+    def _bring(self, changed: Set[str]) -> None:
         before = {node: self._ledger.fleet.silent.get(node, frozenset()) for node in changed}
         after = {node: self.agents.silent(node) for node in changed}
         self._ledger.set_silent(after)
@@ -164,7 +171,6 @@ class AgentLeases:
                 self._alert(node, sentence)
             for vendor in sorted(before[node] - after[node]):
                 _log.info("agent back", node=node, vendor=vendor)
-        self._gauge.set(self.agents.count())
         if any(before[node] - after[node] for node in changed):
             self._pod_events.freed.publish()
 
