@@ -81,6 +81,8 @@ async def there_are_more_of_them(stage: Stage) -> None:
     cluster = stage.cluster
     async with stage.crowd.moving():
         overlay, cluster.bus_tls = await asyncio.to_thread(_overlay, cluster.folder / "ha")
+        # It has no server yet, and disks that nobody gives here: a StatefulSet's cannot be changed.
+        await cluster.kubectl("delete", "-n", HOME, "statefulset", CLUSTER_OF_THREE)
         await cluster.kubectl("apply", "-k", str(overlay))
         await _rolled_out(cluster)
     await cluster.until(lambda: two(stage), "one leads and one stands by")
