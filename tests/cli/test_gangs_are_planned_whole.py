@@ -3,67 +3,27 @@ cases' numbers are those of the specification of gangs."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.cluster import bound, node, pod, text
-from tests.cli.conftest import Ran, Tessera
-
-EXAMPLES = Path(__file__).parents[2] / "examples/gangs"
-GROUP = "scheduling.k8s.io/group-name"
-KOORD = "gang.scheduling.koordinator.sh/"
-CARD = {"nvidia.com/gpu": 1}
-
-
-def member(name: str, gang: str, limits: dict[str, Any] | None = None, **spec: Any) -> Any:
-    """A pod of a Volcano gang; it asks for a whole card unless `limits` says else."""
-    made = pod(name, CARD if limits is None else limits, annotations={GROUP: gang})
-    made["spec"].update(spec)
-    return made
-
-
-def members(gang: str, count: int, **more: Any) -> list[Any]:
-    return [member(f"{gang}{n}", gang, **more) for n in range(1, count + 1)]
-
-
-def koord(name: str, gang: str, *, bundle: str = "", **keys: str) -> Any:
-    """A pod of a Koordinator gang of two that has no object."""
-    notes = {KOORD + "name": gang, KOORD + "min-available": "2"}
-    if bundle:
-        notes[KOORD + "groups"] = json.dumps([f"default/{each}" for each in bundle])
-    return pod(name, CARD, annotations={**notes, **keys})
-
-
-def group(name: str, api: str = "scheduling.volcano.sh/v1beta1", **spec: Any) -> Any:
-    return {"apiVersion": api, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
-
-
-def queue(name: str, state: str = "Open", **spec: Any) -> Any:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name},
-        "spec": spec, "status": {"state": state},
-    }  # fmt: skip
-
-
-def holder(name: str, card: int, cards_node: str = "n1") -> Any:
-    """A running pod that has a whole card."""
-    return bound(name, f"GPU-{cards_node}-{card},NVIDIA,16384,100:;", on=cards_node)
-
-
-def planned(tessera: Tessera, *objects: Any) -> Ran:
-    return tessera("place", "-f", "-", "-o", "json", stdin=text(*objects))
-
-
-def placed(ran: Ran) -> set[str]:
-    return {name for name, verdict in ran.verdicts.items() if verdict == "placed"}
-
-
-def one_gang(ran: Ran) -> dict[str, Any]:
-    (gang,) = ran.gangs.values()
-    return gang
+from tests.cli.cluster import node, pod, text
+from tests.cli.conftest import Tessera
+from tests.cli.gang_manifests import (
+    CARD,
+    EXAMPLES,
+    GROUP,
+    KOORD,
+    group,
+    holder,
+    koord,
+    member,
+    members,
+    one_gang,
+    placed,
+    planned,
+    queue,
+)
 
 
 def test_the_examples(tessera: Tessera) -> None:
@@ -311,99 +271,6 @@ def test_all_members_lie_in_one_domain(tessera: Tessera) -> None:
     spec["schedulingConstraints"] = {"topology": [{"key": "zone"}]}
     never = planned(tessera, *nodes, group("g", "scheduling.k8s.io/v1alpha2", **spec), *more[:2])
     assert "no nodes of one zone take all" in one_gang(never)["message"]
-
-
-@pytest.mark.parametrize(
-    ("queues", "message", "remedy"),
-    [
-        (
-            [queue("other")],
-            "PodGroup default/g: spec.queue: queue q does not exist",
-            "create it, or name one of other",
-        ),
-        (
-            [queue("q", "Closed")],
-            "PodGroup default/g: spec.queue: Queue q is Closed",
-            "open it, or name another queue",
-        ),
-        (
-            [queue("q", parent="r"), queue("r", parent="q")],
-            "PodGroup default/g: spec.queue: queues are in a circle: q in r in q",
-            "give one of them another parent",
-        ),
-    ],
-)
-def test_a_queue_that_takes_no_pods(
-    tessera: Tessera, queues: list[Any], message: str, remedy: str
-) -> None:
-    ran = planned(tessera, node(), *queues, group("g", minMember=2, queue="q"), *members("g", 2))
-    gang = one_gang(ran)
-    assert (gang["verdict"], gang["message"], gang["remedy"]) == ("waiting", message, remedy)
-
-
-def test_a_cap_counts_the_whole_gang(tessera: Tessera) -> None:
-    """GE4"""
-    capped = queue("q", capability={"nvidia.com/gpu": 3})
-    gang = group("g", minMember=4, queue="q")
-    ran = planned(tessera, node(cards=8), capped, gang, *members("g", 4))
-    assert one_gang(ran)["message"] == "Queue q allows 3 cards of nvidia, 0 used, 4 asked"
-    assert (one_gang(ran)["verdict"], placed(ran)) == ("rejected", set())
-    running = holder("x", 0)
-    running["metadata"]["annotations"]["scheduling.volcano.sh/queue-name"] = "q"
-    ran = planned(
-        tessera, node(cards=8), capped, running, group("g", minMember=3, queue="q"),
-        *members("g", 3),
-    )  # fmt: skip
-    assert one_gang(ran)["message"] == "Queue q allows 3 cards of nvidia, 1 used, 3 asked"
-    assert one_gang(ran)["verdict"] == "waiting"
-
-
-def test_an_elastic_quota_of_the_namespace_counts(tessera: Tessera) -> None:
-    """Two namespaces may have plain quotas of one name; the gang is in that of its own."""
-    quotas = [
-        {
-            "apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "ElasticQuota",
-            "metadata": {"name": "gpus", "namespace": namespace},
-            "spec": {"max": {"nvidia.com/gpu": most}},
-        }
-        for namespace, most in (("other", 8), ("default", 1))
-    ]  # fmt: skip
-    gang = group("g", "scheduling.x-k8s.io/v1alpha1", minMember=2)
-    pods = [pod(f"g{n}", CARD, labels={"scheduling.x-k8s.io/pod-group": "g"}) for n in (1, 2)]
-    ran = planned(tessera, node(), *quotas, gang, *pods)
-    assert one_gang(ran)["message"] == (
-        "ElasticQuota default/gpus allows 1 cards of nvidia, 0 used, 2 asked"
-    )
-
-
-def test_queues_are_named_in_the_order_in_which_they_would_be_served(
-    tessera: Tessera, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    running = holder("x", 0)
-    running["metadata"]["annotations"]["scheduling.volcano.sh/queue-name"] = "q1"
-    deserves = {"nvidia.com/gpu": 2}
-    objects = (
-        node(cards=4), running, queue("q1", deserved={}), queue("q2", deserved=deserves),
-        group("a", minMember=2, queue="q1"), group("b", minMember=2, queue="q2"),
-        *members("a", 2), *members("b", 2),
-    )  # fmt: skip
-    ran = planned(tessera, *objects)
-    first, second = ran.queues
-    assert (first["name"], first["share"], first["by"]) == ("q2", 0, "")
-    assert (second["name"], second["share"], second["by"]) == ("q1", 0.25, "cards of nvidia")
-    assert (first["entitled"]["cards of nvidia"], second["used"]["cards of nvidia"]) == (2, 1)
-    table = tessera("place", "-f", "-", stdin=text(*objects))
-    assert (
-        "queues in the order in which they would be served: q2 (within what it deserves), "
-        "q1 (25.0% beyond what it deserves, by cards of nvidia)"
-    ) in table.out
-
-
-def test_queues_that_nobody_gave_are_not_known(tessera: Tessera) -> None:
-    ran = planned(tessera, node(), group("g", minMember=2, queue="q"), *members("g", 2))
-    assert placed(ran) == {"g1", "g2"}
-    assert "spec.queue: q: no Queue was read, so its state and its caps are not known" in ran.err
 
 
 def test_a_member_of_another_scheduler_is_named(tessera: Tessera) -> None:
