@@ -75,7 +75,7 @@ async def test_no_pod_goes_there_within_a_minute_and_pods_do_when_it_is_back() -
 
 
 @pytest.mark.parametrize("away_s", [60.0, 60.4, 60.8])
-async def test_an_agent_is_back_with_its_first_renewal_not_with_the_next_look(
+async def test_an_agent_is_back_with_its_first_renewal(
     away_s: float,
 ) -> None:
     """Its node changes right after it, and kube-scheduler tries waiting pods once."""
