@@ -182,6 +182,26 @@ def test_an_agent_that_starts_again_and_again_has_to_prove_itself(watch: Watch) 
     assert not watch.silent
 
 
+def test_one_that_lives_between_its_starts_does_not_loop(watch: Watch) -> None:
+    for _ in range(LOOP_STARTS + 1):
+        watch.start()
+        assert not watch.silent
+        watch.wait(PROOF_S + 2 * EVERY_S, renewing_every_s=20)
+        watch.wait(LASTS_S + EVERY_S)
+        assert watch.silent
+
+
+def test_a_loop_is_over_once_it_lives_and_somebody_stops_it(watch: Watch) -> None:
+    for _ in range(LOOP_STARTS - 1):
+        watch.start()
+    watch.wait(PROOF_S + 2 * EVERY_S, renewing_every_s=20)
+    for _ in range(LOOP_STARTS - 1):
+        watch.start()
+        assert not watch.silent
+    watch.start()
+    assert watch.silent
+
+
 def test_a_loop_that_dies_each_time_is_never_placed_on(watch: Watch) -> None:
     for _ in range(LOOP_STARTS):
         watch.start()

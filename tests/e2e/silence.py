@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+from tessera_core.inventory.agent_liveness import PROOF_S
+from tessera_runtime.kube.timestamps import parse_time
 from tests.contract.client import Json
 from tests.e2e import pods
 from tests.e2e.cluster import HOME
@@ -31,6 +33,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/tessera-agent-leases/leases"
 async def the_agent_is_gone_for_good(stage: Stage) -> None:
     """Its node's pods go on, a new one waits and says why, and one that was bound before and has
     not started gets an Event; once more without NATS."""
+    await stage.cluster.until(lambda: _lives(stage), "the agent was not killed for a minute")
     await _gone_and_back(stage)
     cluster, bus = stage.cluster, "statefulset/tessera-nats"
     await cluster.kubectl("scale", bus, "-n", HOME, "--replicas=0")
@@ -73,13 +76,14 @@ async def _gone_and_back(stage: Stage) -> None:
     labelled = time.monotonic()
     await cluster.until(lambda: _renewed_since(stage, renewed), "the agent renews its Lease")
     back = time.monotonic()
-    await cluster.until(lambda: _is_placed(stage, NAME), "the pod is placed")
+    while not await _is_placed(stage, NAME) and time.monotonic() - back < BACK_MOST_S:
+        await asyncio.sleep(0.2)
     took = time.monotonic() - back
     report(
         f"the agent renewed its Lease {back - labelled:.1f} s after its label was back, and the "
         f"pod was placed {took:.1f} s later (promised: {BACK_S:g})"
     )
-    assert took < BACK_MOST_S
+    assert took < BACK_MOST_S, await _waits(stage)
     await cluster.running(NAME)
     await cluster.kubectl("delete", "pod", NAME, UNSTARTED, "--grace-period=1")
     await stage.checker.in_the_end("the agent was gone and is back")
@@ -114,9 +118,21 @@ async def _is_placed(stage: Stage, name: str) -> bool:
     return bool((await stage.cluster.admin.get(f"{PODS}/{name}")).done["spec"].get("nodeName"))
 
 
-async def _renewed(stage: Stage) -> str:
+async def _lives(stage: Stage) -> bool:
+    """Whether the agent has renewed its Lease for so long that its starts before do not count."""
+    lease = await _lease(stage)
+    times = [parse_time(lease[of]) or 0.0 for of in ("acquireTime", "renewTime")]
+    return times[1] - times[0] > PROOF_S + 1
+
+
+async def _lease(stage: Stage) -> Json:
     lease = (await stage.cluster.admin.get(f"{LEASES}/agent.nvidia.{NODE}")).done
-    return str(lease["spec"]["renewTime"])
+    spec: Json = lease["spec"]
+    return spec
+
+
+async def _renewed(stage: Stage) -> str:
+    return str((await _lease(stage))["renewTime"])
 
 
 async def _renewed_since(stage: Stage, before: str) -> bool:

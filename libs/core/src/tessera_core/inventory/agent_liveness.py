@@ -11,7 +11,9 @@ make this independent of clocks and of the API server's outages:
   scheduler's own Lease is among them; a longer gap counts as `MAX_STEP_S`. So nobody is silent
   because the API server was away.
 - An agent that started `LOOP_STARTS` times within `LOOP_WINDOW_S` has to renew its Lease for
-  `PROOF_S` before pods are placed on its cards: it renews at each start, and dies.
+  `PROOF_S` before pods are placed on its cards: it renews at each start, and dies. Once it has
+  renewed it for so long after a start, the starts before do not count any more: somebody stops and
+  starts it.
 """
 
 from __future__ import annotations
@@ -138,6 +140,8 @@ class AgentLiveness:
         first, started = agent.starts < 0, lease.starts - agent.starts
         if not first and lease.stamp == agent.stamp and not started:
             return
+        if agent.renewed - agent.began >= PROOF_S:
+            agent.recent.clear()
         agent.stamp, agent.starts, agent.renewed = lease.stamp, lease.starts, self._now
         if first:
             old = lease.renewed_at is None or wall - lease.renewed_at > agent.lasts_s
