@@ -76,6 +76,21 @@ async def test_that_it_runs_is_published_once_for_each_run(folder: Path) -> None
         )
 
 
+async def test_an_agent_that_starts_publishes_what_runs_already(folder: Path) -> None:
+    async with a_node(folder) as node:
+        async with node.agent():
+            uid = await node.bind("job", a_share())
+            await node.run("job")
+            await until(lambda: len(node.bus.said("*.*.*.allocation.>")) == 2)
+        async with node.agent() as agent:
+            await until(lambda: len(node.bus.said("*.*.*.allocation.>")) == 3)
+            await looks(agent, 3)
+        assert len(node.bus.said("*.*.*.allocation.>")) == 3
+        assert decode_event(node.bus.said("*.*.*.allocation.>")[-1].data) == AllocationRunning(
+            namespace=TEAM, uid=uid, name="job", node=NODE, container="main"
+        )
+
+
 async def test_a_late_status_of_an_earlier_run_is_not_believed(folder: Path) -> None:
     """Kubelet starts it again at once; the API server still shows that it ran, and then ended."""
     async with a_node(folder) as node, node.agent() as agent:

@@ -49,6 +49,21 @@ async def test_prepared_and_running_are_published_in_the_pods_trace(tmp_path: Pa
         assert {prepared.envelope.traceparent, running.envelope.traceparent} == {TRACE}
 
 
+async def test_an_agent_that_starts_publishes_what_runs_already(tmp_path: Path) -> None:
+    """The message of one that was killed may be lost with it."""
+    async with a_node(tmp_path) as node:
+        async with node.agent():
+            await node.run(granted("job", a_share()))
+        before = len(node.bus.said("*.*.*.allocation.>"))
+        async with node.agent():
+            await until(lambda: len(node.bus.said("*.*.*.allocation.>")) == before + 1)
+        [found] = node.bus.said("*.*.*.allocation.>")[before:]
+        assert decode_event(found.data) == AllocationRunning(
+            namespace="team", uid="uid-job", name="job", node=NODE, container="main"
+        )
+        assert found.envelope.traceparent == TRACE
+
+
 async def test_use_is_published_every_few_seconds(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node, node.agent() as agent:
         given = await node.run(granted("job", a_share(mib=4096)))

@@ -146,7 +146,8 @@ CATALOGUE: Final = (
     EventType(
         address=_allocation("running"), type=ALLOCATION_RUNNING, by="agent",
         meaning="A container that holds shares has started.",
-        when="When the container's process runs.",
+        when="When the container's process runs; again for each that an agent finds when it "
+        "starts, as a message of one that was killed may be lost.",
         example=AllocationRunning(
             namespace=_NAMESPACE, uid=_UID, name="train-0", node=_NODE, container="main"
         ),

@@ -134,6 +134,12 @@ class ContainerPreparer:
         ) as span:
             self._publisher.running(pod, held.key.container, span.traceparent)
 
+    def found_running(self, held: Holding) -> None:
+        """Publish that a container runs which ran before this agent did: what the agent before
+        published is lost if it was killed just then."""
+        trace = self._admitter.traceparent(held.pod)
+        self._publisher.running(held.pod, held.key.container, trace)
+
     # -- refusals
 
     def refuse(self, pod: PodSandbox, container: str, refused: Refused) -> Refused:

@@ -103,7 +103,9 @@ class ContainerLifecycle:
             moved = self._holdings.change(
                 held.key, held.id, id=run.id, stage=ContainerStage.RUNNING
             )
-            if moved is not None and moved.since != _BEFORE:
+            if moved is not None and moved.since == _BEFORE:
+                self._preparer.found_running(moved)
+            elif moved is not None:
                 self._preparer.started(moved)
         elif any(self._ended_as(ended, held, started_at) for ended in container.ended):
             self._end(held)

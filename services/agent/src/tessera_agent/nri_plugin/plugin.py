@@ -86,11 +86,12 @@ class CardsPlugin:
         if not ended:
             self._regions.started(pod, container)
         adjusted = any(_is_limits(mount, key) for mount in container.mounts)
-        found = self._holdings.change(key, container.id, stage=stage, pid=container.pid)
-        if found is None:
-            found = self._preparer.found(pod, container, stage, adjusted=adjusted)
+        known = self._holdings.change(key, container.id, stage=stage, pid=container.pid)
+        found = known or self._preparer.found(pod, container, stage, adjusted=adjusted)
         if found is not None:
             self._holdings.put(found if adjusted else self._unlimited(found))
+            if known is None and found.holds and container.state is NriContainerState.RUNNING:
+                self._preparer.found_running(found)
             if not ended:
                 self._device_check.check(pod, container, found.granted or found.shares)
         elif not ended and self._hidden.are_visible_to(pod, container):
