@@ -182,7 +182,7 @@ def test_an_agent_that_starts_again_and_again_has_to_prove_itself(watch: Watch) 
     assert not watch.silent
 
 
-def test_one_that_lives_between_its_starts_does_not_loop(watch: Watch) -> None:
+def test_one_that_renews_between_its_starts_does_not_loop(watch: Watch) -> None:
     for _ in range(LOOP_STARTS + 1):
         watch.start()
         assert not watch.silent
@@ -191,7 +191,7 @@ def test_one_that_lives_between_its_starts_does_not_loop(watch: Watch) -> None:
         assert watch.silent
 
 
-def test_a_loop_is_over_once_it_lives_and_somebody_stops_it(watch: Watch) -> None:
+def test_a_loop_is_over_once_it_renews_for_a_minute(watch: Watch) -> None:
     for _ in range(LOOP_STARTS - 1):
         watch.start()
     watch.wait(PROOF_S + 2 * EVERY_S, renewing_every_s=20)

@@ -33,7 +33,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/tessera-agent-leases/leases"
 async def the_agent_is_gone_for_good(stage: Stage) -> None:
     """Its node's pods go on, a new one waits and says why, and one that was bound before and has
     not started gets an Event; once more without NATS."""
-    await stage.cluster.until(lambda: _lives(stage), "the agent was not killed for a minute")
+    await stage.cluster.until(lambda: _is_proved(stage), "the agent was not killed for a minute")
     await _gone_and_back(stage)
     cluster, bus = stage.cluster, "statefulset/tessera-nats"
     await cluster.kubectl("scale", bus, "-n", HOME, "--replicas=0")
@@ -118,7 +118,7 @@ async def _is_placed(stage: Stage, name: str) -> bool:
     return bool((await stage.cluster.admin.get(f"{PODS}/{name}")).done["spec"].get("nodeName"))
 
 
-async def _lives(stage: Stage) -> bool:
+async def _is_proved(stage: Stage) -> bool:
     """Whether the agent has renewed its Lease for so long that its starts before do not count."""
     lease = await _lease(stage)
     times = [parse_time(lease[of]) or 0.0 for of in ("acquireTime", "renewTime")]
