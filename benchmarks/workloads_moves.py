@@ -21,7 +21,7 @@ from benchmarks.workloads_simulation import Simulation
 from tessera_core.fleet.arrays import Floats
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.rebalance import plan_gains
-from tessera_core.rebalance.cluster_view import ClusterView, WaitingPod
+from tessera_core.rebalance.cluster_view import ClusterView, WaitingPod, by_node
 from tessera_core.rebalance.joint_fit import parts_of
 from tessera_core.rebalance.movable_pods import RunningPod
 from tessera_core.rebalance.plan_budget import Former, spent
@@ -76,7 +76,7 @@ class Moves:
         if self._kubefit is None:
             nodes = [Node(metadata=ObjectMeta(name=name)) for name in world.ledger.fleet.rows]
             self._kubefit = KubeSchedulerFilters(nodes, (), world.registry.resources)
-        running = (_running(world, run) for run in world.running.values())
+        running = [_running(world, run) for run in world.running.values()]
         waiting = (
             WaitingPod(pod=run.pod, request=run.request, since=EPOCH_S + run.came_s)
             for run in world.waiting
@@ -85,6 +85,7 @@ class Moves:
         return ClusterView(
             now=now, ledger=world.ledger, kubefit=self._kubefit, nodes={}, bound=lambda _: (),
             managed_resources=world.registry.resources, running={one.uid: one for one in running},
+            on=by_node(running),
             waiting={one.request.uid: one for one in waiting}, hints=self._cards(),
             spent=spent(self._formers, RULES.plan.move, RULES.plan.budget, now), rules=RULES.plan,
         )  # fmt: skip

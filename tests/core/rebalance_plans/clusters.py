@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
@@ -11,17 +11,23 @@ from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.rebalance.cluster_view import ClusterView, PlanRules, WaitingPod
+from tessera_core.rebalance import defragment as defragmenting
+from tessera_core.rebalance import relieve_contention, resize_proposals
+from tessera_core.rebalance.cluster_view import ClusterView, PlanRules, WaitingPod, by_node
 from tessera_core.rebalance.movable_pods import RunningPod
+from tessera_core.rebalance.slices import Slices, at_once
 from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.kube import Node, Pod
 from tessera_schema.messages.hints import CardHint
+from tessera_schema.plans import PlanSpec
 from tessera_schema.quotas import Limit
 from tessera_schema.requests import PodRequest
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
 
+P = ParamSpec("P")
+T = TypeVar("T")
 REGISTRY = load()
 NOW = 1_790_000_000.0
 HOUR_S = 3600.0
@@ -100,7 +106,8 @@ class Cluster:
         bound = [*(one.pod for one in self.running.values()), *self.others]
         return ClusterView(
             now=NOW, ledger=self.ledger, nodes=self.nodes, running=self.running,
-            waiting=self.waiting, managed_resources=REGISTRY.resources, rules=rules or PlanRules(),
+            on=by_node(self.running.values()), waiting=self.waiting,
+            managed_resources=REGISTRY.resources, rules=rules or PlanRules(),
             kubefit=KubeSchedulerFilters(tuple(self.nodes.values()), bound, REGISTRY.resources),
             bound=lambda node: (pod for pod in bound if pod.spec.node_name == node),
             hints=reported, **more,
@@ -117,3 +124,21 @@ def _request(pod: Pod) -> PodRequest:
     admission = admit(REGISTRY, pod, runs=True)
     assert isinstance(admission, AdmittedPod), admission
     return admission.request
+
+
+def whole(search: Callable[P, Slices[T]]) -> Callable[P, T]:
+    """The search without pauses."""
+    return lambda *args, **more: at_once(search(*args, **more))
+
+
+defragment = whole(defragmenting.defragment)
+stale = whole(defragmenting.stale)
+give_back = whole(resize_proposals.give_back)
+grow = whole(resize_proposals.grow)
+lapsed = whole(relieve_contention.stale)
+
+
+def relieve(situation: ClusterView, rules: relieve_contention.ContentionRules) -> PlanSpec | str:
+    """The move that wins most, or why there is none; all contended cards are tried."""
+    relief = at_once(relieve_contention.relieve(situation, rules))
+    return relief.why if relief.plan is None else relief.plan

@@ -8,10 +8,10 @@ import pytest
 
 from tessera_core.rebalance.cluster_view import ClusterView, PlanRules, WorthRules
 from tessera_core.rebalance.plan_budget import Spent
-from tessera_core.rebalance.relieve_contention import ContentionRules, relieve, stale
+from tessera_core.rebalance.relieve_contention import ContentionRules
 from tessera_schema.messages.hints import CardHint
 from tessera_schema.plans import PlanKind, PlanSpec
-from tests.core.rebalance_plans.clusters import HOUR_S, NOW, Cluster
+from tests.core.rebalance_plans.clusters import HOUR_S, NOW, Cluster, lapsed, relieve
 
 RULES = ContentionRules()
 
@@ -101,11 +101,11 @@ def test_a_move_holds_while_the_card_is_contended_and_another_rests() -> None:
     cluster = crowded()
     spec = relieve(cluster.situation(hints=CONTENDED), RULES)
     assert isinstance(spec, PlanSpec)
-    assert stale(cluster.situation(hints=CONTENDED), RULES, spec) == ""
+    assert lapsed(cluster.situation(hints=CONTENDED), RULES, spec) == ""
     calm = hints(n0=(10, 50, 1), n1=(0, 5, 1))
-    assert "card n0-0 is no longer contended" in stale(cluster.situation(hints=calm), RULES, spec)
+    assert "card n0-0 is no longer contended" in lapsed(cluster.situation(hints=calm), RULES, spec)
     busy = hints(n0=(80, 100, 1), n1=(50, 100, 1))
-    assert "no idle card" in stale(cluster.situation(hints=busy), RULES, spec)
+    assert "no idle card" in lapsed(cluster.situation(hints=busy), RULES, spec)
 
 
 def test_a_trial_leaves_the_ledger_alone() -> None:

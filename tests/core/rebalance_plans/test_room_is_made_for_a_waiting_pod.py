@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from tessera_core.rebalance.cluster_view import PlanRules, WorthRules, at_once
-from tessera_core.rebalance.defragment import defragment, stale
+from tessera_core.rebalance.cluster_view import PlanRules, WorthRules
 from tessera_core.rebalance.disruption_budgets import Disruption
 from tessera_core.rebalance.movable_pods import MoveRules
 from tessera_core.rebalance.plan_budget import BudgetRules, Spent
 from tessera_core.rebalance.proposals import ProposalRules, proposing
+from tessera_core.rebalance.slices import at_once
 from tessera_schema.kube import Taint, Toleration
 from tessera_schema.label_selectors import LabelTest
 from tessera_schema.plans import PlanKind, PlanSpec
-from tests.core.rebalance_plans.clusters import HOUR_S, NOW, Cluster
+from tests.core.rebalance_plans.clusters import HOUR_S, NOW, Cluster, defragment, stale
 
 NEVER_TOO_DEAR = PlanRules(worth=WorthRules(times=0))
 WHOLE = 16000

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_core.rebalance.plan_budget import Spent
-from tessera_core.rebalance.resize_proposals import ResizeRules, give_back, grow
+from tessera_core.rebalance.resize_proposals import ResizeRules
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_schema.cards import MIB
 from tessera_schema.plans import PlanKind, PlanSpec
-from tests.core.rebalance_plans.clusters import HOUR_S, NOW, Cluster
+from tests.core.rebalance_plans.clusters import HOUR_S, NOW, Cluster, give_back, grow
 
 RULES = ResizeRules()
 DAYS_S = 48 * HOUR_S

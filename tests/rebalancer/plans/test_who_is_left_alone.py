@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.rebalance.slices import at_once
 from tessera_rebalancer.plans.pod_summary import summary
 from tessera_runtime.informers.grant_keys import GrantKeys
 from tessera_runtime.informers.pods import PodSummaryReader
-from tests.rebalancer.plans.cluster import REGISTRY, Cluster, planning, until
+from tests.rebalancer.plans.cluster import REGISTRY, Cluster, planning, settings, until
 
 pytestmark = pytest.mark.looptime
 
@@ -119,4 +120,6 @@ async def test_a_grant_that_nobody_signed_holds_nothing() -> None:
     cluster.note("b", {"tessera.dev/grant": forged})
     async with planning(cluster) as plans:
         await asyncio.sleep(30)
-        assert [one.pod.name for one in plans.watch.pods.running().values()] == ["default/a"]
+        view = at_once(plans.watch.cluster_view(settings().rules, [], {}))
+        assert [one.pod.name for one in view.running.values()] == ["default/a"]
+        assert view.on == {"n0": [*view.running.values()]}

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TypeVar
 
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.rebalance.slices import Slices
 from tessera_core.reports.agents import AgentReports
 from tessera_core.usage.hints import HintBuilder
 from tessera_core.usage.smoothed import SmoothContainer
@@ -88,8 +89,8 @@ class Rebalancer:
         """The newest of each node that is measured."""
         return self.publisher.published
 
-    def measured(self) -> list[SmoothContainer]:
-        """Containers of which something was measured lately."""
+    def measured(self) -> Slices[list[SmoothContainer]]:
+        """Containers of which something was measured lately, a node in each slice."""
         return self.usage.containers()
 
     def problem(self) -> str:

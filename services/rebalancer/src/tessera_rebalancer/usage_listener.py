@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import msgspec
 
+from tessera_core.rebalance.slices import Slices
 from tessera_core.reports.agents import AgentReports, ReceivedReport
 from tessera_core.reports.usage import GrantOf
 from tessera_core.usage.smoothed import SmoothContainer
@@ -63,11 +64,16 @@ class UsageConsumer:
         else:
             self.late += 1
 
-    def containers(self) -> list[SmoothContainer]:
-        """Containers of which something was measured lately, once for each of their cards."""
-        now = self._now()
-        nodes = (self.smoother.node(node, now) for node in self.smoother.nodes())
-        return [one for node in nodes if node for card in node.cards for one in card.containers]
+    def containers(self) -> Slices[list[SmoothContainer]]:
+        """Containers of which something was measured lately, once for each of their cards; a node
+        in each slice."""
+        now, found = self._now(), list[SmoothContainer]()
+        for name in self.smoother.nodes():
+            node = self.smoother.node(name, now)
+            for card in node.cards if node is not None else ():
+                found += card.containers
+            yield
+        return found
 
     def forget(self) -> None:
         """Drop nodes that have been silent for long."""

@@ -3,8 +3,7 @@ waits. It is read, never changed; trials are made on copies of the fleet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -17,15 +16,12 @@ from tessera_core.ledger.ledger import Ledger
 from tessera_core.rebalance.disruption_budgets import Disruption, forbidden
 from tessera_core.rebalance.movable_pods import MoveRules, RunningPod, cost, not_now, untouchable
 from tessera_core.rebalance.plan_budget import BudgetRules, Spent, overspent
+from tessera_core.rebalance.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_schema.grants import Share
 from tessera_schema.kube import Node, Pod
 from tessera_schema.messages.hints import CardHint
 from tessera_schema.requests import PodRequest
-
-T = TypeVar("T")
-_AT_ONCE: Final = 200
-"""Pods looked at between two pauses: a few milliseconds."""
 
 
 class WorthRules(Struct, frozen=True, kw_only=True):
@@ -75,6 +71,8 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     """Resources of dialects."""
     running: Mapping[str, RunningPod]
     """By uid."""
+    on: Mapping[str, Sequence[RunningPod]]
+    """The same by node."""
     waiting: Mapping[str, WaitingPod]
     """By uid."""
     disruptions: Sequence[Disruption] = ()
@@ -84,10 +82,6 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     """Containers of which something was measured lately."""
     spent: Spent = Spent()
     rules: PlanRules = PlanRules()
-
-    def on(self, node: str) -> Iterable[RunningPod]:
-        """The pods with cards on a node."""
-        return (one for one in self.running.values() if one.grant.node == node)
 
     def stays(self, one: RunningPod) -> str:
         """Why a pod is not moved now; empty when it may be."""
@@ -136,41 +130,29 @@ class Movable(Struct, frozen=True, kw_only=True):
     """By node."""
     without: Fleet
     """The fleet as it would be without all of them."""
-    form: tuple[int, tuple[int, ...]]
-    """Of the fleet that it was made of."""
-
-    def fits(self, fleet: Fleet) -> bool:
-        """Whether nodes and cards are still where they were."""
-        return self.form == _form(fleet)
+    fleet: Fleet
+    """As it was when they were sought."""
 
 
-def _form(fleet: Fleet) -> tuple[int, tuple[int, ...]]:
-    return fleet.layout, fleet.cards.vendor.shape
-
-
-def movable(situation: ClusterView) -> Generator[None, None, Movable]:
-    """All pods that may be moved; it pauses now and then, for a caller that has other things to do.
-    What pods do meanwhile does no harm: a pod that has gone leaves more room than is thought."""
+def movable(situation: ClusterView) -> Slices[Movable]:
+    """All pods that may be moved, a pod in each slice. What pods and nodes do meanwhile does no
+    harm: a pod that has gone leaves more room than is thought, a node that has gone has none."""
     on: dict[str, list[RunningPod]] = {}
-    without = situation.ledger.fleet.snapshot()
-    form = _form(without)
-    for number, one in enumerate(list(situation.running.values()), 1):
+    fleet, without = situation.ledger.fleet.snapshot(), situation.ledger.fleet.snapshot()
+    for one in situation.running.values():
         if one.grant.node in without.rows and not situation.stays(one):
             on.setdefault(one.grant.node, []).append(one)
             take_off(without, situation, (one,))
-        if not number % _AT_ONCE:
-            yield
-    return Movable(on=on, without=without, form=form)
+        yield
+    return Movable(on=on, without=without, fleet=fleet)
 
 
-def at_once(work: Generator[None, None, T]) -> T:
-    """What the work comes to, without pauses."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as e:
-            found: T = e.value
-            return found
+def by_node(running: Iterable[RunningPod]) -> dict[str, list[RunningPod]]:
+    """Node -> the pods that hold cards of it."""
+    found: dict[str, list[RunningPod]] = {}
+    for one in running:
+        found.setdefault(one.grant.node, []).append(one)
+    return found
 
 
 class Seats:

@@ -27,12 +27,12 @@ from tessera_core.rebalance.cluster_view import (
     Movable,
     Seats,
     WaitingPod,
-    at_once,
     movable,
     take_off,
 )
 from tessera_core.rebalance.joint_fit import JointFit, fit_jointly, parts_of
 from tessera_core.rebalance.movable_pods import RunningPod
+from tessera_core.rebalance.slices import Slices
 from tessera_schema.plans import PlanKind, PlanSpec, PlanStep, PodOfPlan
 from tessera_schema.reasons import Reason
 
@@ -54,20 +54,21 @@ class FreedRoom(Struct, frozen=True, kw_only=True):
 
 def defragment(
     situation: ClusterView, waits: WaitingPod, able: Movable | None = None
-) -> PlanSpec | str:
+) -> Slices[PlanSpec | str]:
     """The cheapest plan that was found for a waiting pod, or why there is none. `able` are the pods
-    that may be moved, where the caller knows them already."""
+    that may be moved, where the caller knows them already. A slice tries one set of pods."""
     rules = situation.rules
     problem = waits_for_others(situation, waits)
     if problem:
         return problem
     if waits.pod.metadata.uid in situation.spent.busy:
         return "another plan is about it"
-    if able is None or not able.fits(situation.ledger.fleet):
-        able = at_once(movable(situation))
-    rooms = sorted(_rooms(situation, waits, able), key=lambda room: (room.cost, room.node))
-    for room in rooms[:SETS]:
-        seated = _seated(situation, waits, room)
+    if able is None:
+        able = yield from movable(situation)
+    yield
+    rooms = yield from _rooms(situation, waits, able)
+    for room in sorted(rooms, key=lambda room: (room.cost, room.node))[:SETS]:
+        seated = yield from _seated(situation, waits, room)
         if seated is None:
             continue
         gain = seated.parts * rules.worth.horizon_s
@@ -80,7 +81,7 @@ def defragment(
     return "no pods that may move leave room for it and fit elsewhere"
 
 
-def stale(situation: ClusterView, spec: PlanSpec) -> str:
+def stale(situation: ClusterView, spec: PlanSpec) -> Slices[str]:
     """Why the plan does not hold (any more), in words; empty when it does."""
     waits = situation.waiting.get(spec.for_pod.uid) if spec.for_pod is not None else None
     if waits is None:
@@ -95,7 +96,7 @@ def stale(situation: ClusterView, spec: PlanSpec) -> str:
     if any(one.priority > waits.priority for one in there):
         return "a pod that was to move matters more"
     room = FreedRoom(node=there[0].grant.node, movers=there, cost=situation.cost(there))
-    seated = _seated(situation, waits, room)
+    seated = yield from _seated(situation, waits, room)
     reason = f"moving them would no longer leave room on {room.node} and seats elsewhere"
     return reason if seated is None else ""
 
@@ -129,7 +130,7 @@ def waits_for_others(situation: ClusterView, waits: WaitingPod) -> str:
 # -- who has to go
 
 
-def _rooms(situation: ClusterView, waits: WaitingPod, able: Movable) -> Iterator[FreedRoom]:
+def _rooms(situation: ClusterView, waits: WaitingPod, able: Movable) -> Slices[list[FreedRoom]]:
     """The cheapest set of each node that is worth a search."""
     wanted, refused = units(waits.request), situation.kubefit.refusals(waits.pod)
     rows = able.without.only("")
@@ -140,12 +141,15 @@ def _rooms(situation: ClusterView, waits: WaitingPod, able: Movable) -> Iterator
         (node for node in able.on if fits[able.without.rows[node]]),
         key=lambda node: (len(able.on[node]), node),
     )
-    trial = situation.ledger.fleet.snapshot()
+    yield
+    trial = able.fleet.snapshot()
+    rooms = []
     for node in nodes[:NODES]:
         lesser = [one for one in able.on[node] if one.priority <= waits.priority]
-        movers = _cheapest(situation, trial, node, wanted, lesser)
+        movers = yield from _cheapest(situation, trial, node, wanted, lesser)
         if movers:
-            yield FreedRoom(node=node, movers=movers, cost=situation.cost(movers))
+            rooms.append(FreedRoom(node=node, movers=movers, cost=situation.cost(movers)))
+    return rooms
 
 
 def _for_good(refused: Refusals, node: str) -> bool:
@@ -159,7 +163,7 @@ def _cheapest(
     node: str,
     wanted: Sequence[PlacementUnit],
     lesser: list[RunningPod],
-) -> tuple[RunningPod, ...]:
+) -> Slices[tuple[RunningPod, ...]]:
     """The cheapest set on one node that was found; nothing where there is none."""
     most = situation.rules.budget.at_most
     lesser.sort(key=lambda one: (situation.cost((one,)), one.uid))
@@ -169,11 +173,13 @@ def _cheapest(
     for movers in (*singles, *pairs):
         if _leaves_room(situation, trial, node, wanted, movers):
             return movers
-    gone = list(_walk(situation, trial, node, wanted, lesser))
+        yield
+    gone = list((yield from _walk(situation, trial, node, wanted, lesser)))
     for one in reversed(list(gone)):
         fewer = tuple(other for other in gone if other is not one)
         if _leaves_room(situation, trial, node, wanted, fewer):
             gone.remove(one)
+        yield
     return tuple(gone) if len(gone) <= most else ()
 
 
@@ -183,12 +189,13 @@ def _walk(
     node: str,
     wanted: Sequence[PlacementUnit],
     lesser: list[RunningPod],
-) -> tuple[RunningPod, ...]:
+) -> Slices[tuple[RunningPod, ...]]:
     """As many as it takes, the cheapest first."""
     for count in range(1, len(lesser) + 1):
         movers = tuple(lesser[:count])
         if _leaves_room(situation, trial, node, wanted, movers):
             return movers
+        yield
     return ()
 
 
@@ -210,7 +217,7 @@ def _leaves_room(
 # -- where they go
 
 
-def _seated(situation: ClusterView, waits: WaitingPod, room: FreedRoom) -> JointFit | None:
+def _seated(situation: ClusterView, waits: WaitingPod, room: FreedRoom) -> Slices[JointFit | None]:
     """Everybody's place once the movers have left the node; None where one has none."""
     trial = situation.ledger.fleet.snapshot()
     take_off(trial, situation, room.movers)
@@ -221,8 +228,10 @@ def _seated(situation: ClusterView, waits: WaitingPod, room: FreedRoom) -> Joint
     found = Placer(trial).place(waits.request, allowance, trial.only(room.node))
     if not isinstance(found, Placement):
         return None
+    yield
     parts = parts_of(trial, found.node, found.shares)
-    return fit_jointly(situation, trial, seats, (waits.pod, found), room.movers, parts)
+    comes = waits.pod, found
+    return (yield from fit_jointly(situation, trial, seats, comes, room.movers, parts))
 
 
 def _spec(

@@ -14,6 +14,7 @@ from tessera_core.placement.placer import Placer
 from tessera_core.quota.allowance import NO_LIMITS, Uses, counted_usage, use_of
 from tessera_core.rebalance.cluster_view import ClusterView, Seats, charge
 from tessera_core.rebalance.movable_pods import RunningPod
+from tessera_core.rebalance.slices import Slices
 from tessera_schema.grants import Share
 from tessera_schema.kube import Pod
 from tessera_schema.quotas import Limit
@@ -31,9 +32,9 @@ class JointFit(Struct, frozen=True, kw_only=True):
 def fit_jointly(
     situation: ClusterView, trial: Fleet, seats: Seats, comes: tuple[Pod, Placement],
     movers: Sequence[RunningPod], parts: float,
-) -> JointFit | None:  # fmt: skip
+) -> Slices[JointFit | None]:  # fmt: skip
     """Places for the movers, which are off the trial, together with the pod that comes; the largest
-    is placed first. None where one finds none."""
+    is placed first, a mover in each slice. None where one finds none."""
     pod, found = comes
     charge(trial, found.node, found.shares, 1)
     seats.take(pod, found.node)
@@ -45,6 +46,7 @@ def fit_jointly(
         charge(trial, place_.node, place_.shares, 1)
         seats.take(one.pod, place_.node)
         nodes[one.uid] = place_.node
+        yield
     return JointFit(nodes=tuple(nodes[one.uid] for one in movers), parts=parts)
 
 

@@ -7,10 +7,12 @@ proposed again while it is kept.
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterator, Mapping
+import sys
+from collections.abc import Collection, Container, Iterator, Mapping
 from hashlib import blake2b
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tessera_core.rebalance import defragment, resize_proposals
 from tessera_core.rebalance import relieve_contention as contention
@@ -19,12 +21,12 @@ from tessera_core.rebalance.cluster_view import (
     Movable,
     PlanRules,
     WaitingPod,
-    at_once,
     movable,
 )
 from tessera_core.rebalance.plan_gains import GainRules
-from tessera_core.rebalance.relieve_contention import ContentionRules
+from tessera_core.rebalance.relieve_contention import CardOfNode, ContentionRules
 from tessera_core.rebalance.resize_proposals import ResizeRules
+from tessera_core.rebalance.slices import Slices, at_once
 from tessera_schema.plans import PlanKind, PlanSpec
 
 
@@ -56,6 +58,8 @@ class ProposalRules(Struct, frozen=True, kw_only=True):
     kinds: EnabledPlanKinds = EnabledPlanKinds()
     shapes: int = 4
     """Shapes of waiting pods for which room is sought in one round."""
+    cards: int = 20
+    """Contended cards from which a pod is moved away if it fits elsewhere, in one round."""
 
 
 class ProposalRound(Struct, frozen=True, kw_only=True):
@@ -65,44 +69,53 @@ class ProposalRound(Struct, frozen=True, kw_only=True):
     """By name."""
     why_not: Mapping[str, str]
     """Waiting pods, and cards, for which there is no plan, with why."""
+    passed: frozenset[CardOfNode] = frozenset()
+    """Contended cards that the next round need not try."""
 
 
 def propose(
     situation: ClusterView, rules: ProposalRules, known: Container[str] = ()
 ) -> ProposalRound:
     """At most one plan: the next round sees what this one has spent. `known` are the names of plans
-    that there are."""
-    return at_once(proposing(situation, rules, known))
+    that there are. All contended cards are tried."""
+    return at_once(proposing(situation, replace(rules, cards=sys.maxsize), known))
 
 
 def proposing(
-    situation: ClusterView, rules: ProposalRules, known: Container[str] = ()
-) -> Generator[None, None, ProposalRound]:
-    """The same; it pauses now and then, for a caller that has other things to do. What changes
-    meanwhile is seen when the plan is looked at next."""
-    why_not: dict[str, str] = {}
+    situation: ClusterView, rules: ProposalRules, known: Container[str] = (),
+    passed: Collection[CardOfNode] = (),
+) -> Slices[ProposalRound]:  # fmt: skip
+    """The same in slices. `passed` are the contended cards that rounds before this one have
+    tried."""
+    before = frozenset(passed)
     if situation.spent.open >= rules.plan.budget.open:
-        return ProposalRound(specs={}, why_not={"": f"{situation.spent.open} plans are open"})
-    able = yield from movable(situation)
-    for about, found in _tried(situation, rules, able):
-        if isinstance(found, str):
-            why_not[about] = found
-        elif plan_name(found) in known:
-            why_not[about] = f"plan {plan_name(found)} was proposed before"
-        else:
-            return ProposalRound(specs={plan_name(found): found}, why_not=why_not)
+        why = f"{situation.spent.open} plans are open"
+        return ProposalRound(specs={}, why_not={"": why}, passed=before)
+    why_not: dict[str, str] = {}
+    able, urgent = (yield from movable(situation)), (yield from _urgent(situation, rules))
+    for about, search in _searches(situation, rules, able, urgent):
+        found = _unless_known((yield from search), known)
         yield
-    return ProposalRound(specs={}, why_not=why_not)
+        if not isinstance(found, str):
+            return ProposalRound(specs=_named(found), why_not=why_not, passed=before)
+        why_not[about] = found
+    if not (rules.kinds.move and situation.hints):
+        return ProposalRound(specs={}, why_not=why_not)
+    relief = yield from contention.relieve(situation, rules.contention, before, rules.cards)
+    moved = relief.why if relief.plan is None else _unless_known(relief.plan, known)
+    if not isinstance(moved, str):
+        return ProposalRound(specs=_named(moved), why_not=why_not)
+    return ProposalRound(specs={}, why_not={**why_not, "cards": moved}, passed=relief.passed)
 
 
-def stale(situation: ClusterView, rules: ProposalRules, spec: PlanSpec) -> str:
+def stale(situation: ClusterView, rules: ProposalRules, spec: PlanSpec) -> Slices[str]:
     """Why a plan that has not started does not hold any more; empty when it does. The situation
     must not count the plan itself."""
     match spec.kind:
         case PlanKind.DEFRAGMENT:
-            return defragment.stale(situation, spec)
+            return (yield from defragment.stale(situation, spec))
         case PlanKind.MOVE:
-            return contention.stale(situation, rules.contention, spec)
+            return (yield from contention.stale(situation, rules.contention, spec))
         case PlanKind.RESIZE:
             return resize_proposals.stale(situation, spec)
 
@@ -116,29 +129,39 @@ def plan_name(spec: PlanSpec) -> str:
     return f"{spec.kind.lower()}-{blake2b(text.encode(), digest_size=5).hexdigest()}"
 
 
-def _tried(
-    situation: ClusterView, rules: ProposalRules, able: Movable
-) -> Iterator[tuple[str, PlanSpec | str]]:
-    for waits in _urgent(situation, rules):
+def _named(spec: PlanSpec) -> dict[str, PlanSpec]:
+    return {plan_name(spec): spec}
+
+
+def _unless_known(found: PlanSpec | str, known: Container[str]) -> PlanSpec | str:
+    if isinstance(found, str) or plan_name(found) not in known:
+        return found
+    return f"plan {plan_name(found)} was proposed before"
+
+
+def _searches(
+    situation: ClusterView, rules: ProposalRules, able: Movable, urgent: list[WaitingPod]
+) -> Iterator[tuple[str, Slices[PlanSpec | str]]]:
+    """What each search is about, and the search."""
+    for waits in urgent:
         if rules.kinds.resize and situation.measured:
             yield waits.pod.name, resize_proposals.give_back(situation, rules.resizes, waits)
         if rules.kinds.defragment:
             yield waits.pod.name, defragment.defragment(situation, waits, able)
     if rules.kinds.resize and situation.measured:
         yield "containers", resize_proposals.grow(situation, rules.resizes)
-    if rules.kinds.move and situation.hints:
-        yield "cards", contention.relieve(situation, rules.contention)
 
 
-def _urgent(situation: ClusterView, rules: ProposalRules) -> list[WaitingPod]:
-    """Waiting pods, one of each shape: what matters most, then who has waited longest."""
-    patient = [
-        waits
-        for waits in situation.waiting.values()
-        if situation.now - waits.since >= rules.plan.worth.wait_s
-    ]
-    patient.sort(key=lambda w: (-w.priority, w.since, w.pod.metadata.uid))
-    shapes: dict[object, WaitingPod] = {}
-    for waits in patient:
-        shapes.setdefault((waits.request.namespace, waits.request.containers), waits)
-    return list(shapes.values())[: rules.shapes]
+def _urgent(situation: ClusterView, rules: ProposalRules) -> Slices[list[WaitingPod]]:
+    """Waiting pods, one of each shape: what matters most, then who has waited longest. A pod in
+    each slice."""
+    first: dict[object, tuple[tuple[float, float, str], WaitingPod]] = {}
+    for waits in situation.waiting.values():
+        if situation.now - waits.since >= rules.plan.worth.wait_s:
+            shape = waits.request.namespace, waits.request.containers
+            place = -waits.priority, waits.since, waits.pod.metadata.uid
+            if shape not in first or place < first[shape][0]:
+                first[shape] = place, waits
+        yield
+    ranked = sorted(first.values(), key=lambda each: each[0])
+    return [waits for _, waits in ranked[: rules.shapes]]

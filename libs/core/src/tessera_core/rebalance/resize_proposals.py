@@ -11,7 +11,6 @@ A proposal only asks: the scheduler checks it like a new placement.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -27,6 +26,7 @@ from tessera_core.rebalance.cluster_view import ClusterView, Seats, WaitingPod
 from tessera_core.rebalance.defragment import still_there, waits_for_others
 from tessera_core.rebalance.joint_fit import parts_of
 from tessera_core.rebalance.movable_pods import RunningPod, move_hint
+from tessera_core.rebalance.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_schema.annotation_keys import LEAST_MEMORY_KEY
 from tessera_schema.cards import MIB
@@ -58,20 +58,26 @@ class ResizeRules(Struct, frozen=True, kw_only=True):
     """Of what was measured, at least."""
 
 
-def give_back(situation: ClusterView, rules: ResizeRules, waits: WaitingPod) -> PlanSpec | str:
-    """A share made smaller so that a waiting pod fits, or why there is none."""
+def give_back(
+    situation: ClusterView, rules: ResizeRules, waits: WaitingPod
+) -> Slices[PlanSpec | str]:
+    """A share made smaller so that a waiting pod fits, or why there is none. A slice reads one
+    container, or tries one."""
     if situation.ledger.allowance(waits.request.namespace).exceeded(minimum_usage(waits.request)):
         return f"{waits.pod.name} waits for its quota"
     refused = Seats(situation, ()).refusals(waits.pod)
-    spare = [
-        found
-        for one, share, seen in _measured(situation, rules)
-        if one.grant.node not in refused
-        and (found := _spare(situation, rules, one, share, seen)) is not None
-    ]
+    spare = []
+    for measured in situation.measured:
+        resizable = _resizable(situation, rules, measured)
+        if resizable is not None and resizable[0].grant.node not in refused:
+            found = _spare(situation, rules, *resizable)
+            if found is not None:
+                spare.append(found)
+        yield
     for one, share, seen, kept in sorted(spare, key=lambda s: s[3] - s[1].memory_bytes):
         parts = _fits_then(situation, waits, one, share, kept)
         if parts is None:
+            yield
             continue
         gain = parts * situation.rules.worth.horizon_s
         meta = waits.pod.metadata
@@ -106,15 +112,16 @@ def stale(situation: ClusterView, spec: PlanSpec) -> str:
     return waits_for_others(situation, waits)
 
 
-def grow(situation: ClusterView, rules: ResizeRules) -> PlanSpec | str:
-    """A share made larger for a container that is held back, or why there is none."""
-    held = [
-        (one, share, seen)
-        for one, share, seen in _measured(situation, rules)
-        if 0 < share.cores_percent < 100
-        and seen.waiting_percent >= rules.waiting_percent
-        and seen.cores_percent >= _HELD * share.cores_percent
-    ]
+def grow(situation: ClusterView, rules: ResizeRules) -> Slices[PlanSpec | str]:
+    """A share made larger for a container that is held back, or why there is none. A slice reads
+    one container, or tries one."""
+    held = []
+    for measured in situation.measured:
+        if measured.waiting_percent >= rules.waiting_percent:
+            resizable = _resizable(situation, rules, measured)
+            if resizable is not None and _throttled(resizable[1], measured):
+                held.append(resizable)
+        yield
     held.sort(key=lambda h: (-h[2].waiting_percent, h[0].uid, h[1].container))
     why = "no container is held back by its own cores"
     for one, share, seen in held:
@@ -122,7 +129,13 @@ def grow(situation: ClusterView, rules: ResizeRules) -> PlanSpec | str:
         if not isinstance(found, str):
             return found
         why = found
+        yield
     return why
+
+
+def _throttled(share: Share, seen: SmoothContainer) -> bool:
+    """Whether its own cores hold it back."""
+    return 0 < share.cores_percent < 100 and seen.cores_percent >= _HELD * share.cores_percent
 
 
 def _larger(
@@ -154,17 +167,17 @@ def _larger(
     )
 
 
-def _measured(
-    situation: ClusterView, rules: ResizeRules
-) -> Iterator[tuple[RunningPod, Share, SmoothContainer]]:
-    """Shares that may be resized, with what was measured of them."""
-    for seen in situation.measured:
-        one = situation.running.get(seen.uid)
-        if one is None or seen.confidence < rules.confidence or _untouchable(situation, one):
-            continue
-        mine = [s for s in one.grant.shares if (s.container, s.card) == (seen.container, seen.card)]
-        if len(mine) == 1 and mine[0].role is Role.APP and not mine[0].exclusive:
-            yield one, mine[0], seen
+def _resizable(
+    situation: ClusterView, rules: ResizeRules, seen: SmoothContainer
+) -> tuple[RunningPod, Share, SmoothContainer] | None:
+    """The share that was measured, if it may be resized."""
+    one = situation.running.get(seen.uid)
+    if one is None or seen.confidence < rules.confidence or _untouchable(situation, one):
+        return None
+    mine = [s for s in one.grant.shares if (s.container, s.card) == (seen.container, seen.card)]
+    if len(mine) == 1 and mine[0].role is Role.APP and not mine[0].exclusive:
+        return one, mine[0], seen
+    return None
 
 
 def _untouchable(situation: ClusterView, one: RunningPod) -> bool:

@@ -10,9 +10,11 @@ from typing import Any, Final, TypeVar
 from tessera_core.kube.quantity import BadQuantity
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.rebalance.cluster_view import ClusterView
+from tessera_core.rebalance.cluster_view import ClusterView, WaitingPod
+from tessera_core.rebalance.movable_pods import RunningPod
 from tessera_core.rebalance.plan_budget import Former, spent
 from tessera_core.rebalance.proposals import ProposalRules
+from tessera_core.rebalance.slices import Slices
 from tessera_core.registry import kube_scheduler_config
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plans.nodes import DisruptionBudgets, PlanNodes
@@ -33,8 +35,6 @@ from tessera_schema.messages.hints import CardHint, NodeHints
 T = TypeVar("T")
 
 _log: Final = logs.named("tessera.rebalancer.plans")
-_AT_ONCE: Final = 500
-"""Pods counted before other tasks on the loop run: some milliseconds."""
 
 
 class ClusterWatch:
@@ -94,20 +94,33 @@ class ClusterWatch:
             await pods_read.wait()
             self.read.set()
 
-    async def cluster_view(
+    def cluster_view(
         self, rules: ProposalRules, plans: list[Former], hints: Mapping[str, NodeHints],
-        measured: Sequence[SmoothContainer],
-    ) -> ClusterView:  # fmt: skip
-        """The cluster at this moment. Yields to other tasks every 500 pods."""
+        measured: Sequence[SmoothContainer] = (),
+    ) -> Slices[ClusterView]:  # fmt: skip
+        """The cluster as it is now, a node or a pod in each slice. A pod that comes or goes
+        meanwhile is counted or not."""
         now = self._clock.time()
-        running, waiting = self.pods.running(), self.pods.waiting()
-        kubefit = KubeSchedulerFilters(
-            tuple(self.nodes.known.values()), (), self._registry.resources
-        )
-        for number, pod in enumerate(self.pods.all_bound(), 1):
-            _count(kubefit, pod)
-            if not number % _AT_ONCE:
-                await asyncio.sleep(0)
+        kubefit = yield from self._nodes_alone()
+        running, on = dict[str, RunningPod](), dict[str, list[RunningPod]]()
+        for node in list(self.pods.groups()):
+            for item in list(self.pods.group(node)) if node else ():
+                _count(kubefit, item.pod)
+                one = self.pods.running(item)
+                if one is not None:
+                    running[item.uid] = one
+                    on.setdefault(node, []).append(one)
+                yield
+        waiting = dict[str, WaitingPod]()
+        for item in list(self.pods.group("")):
+            one_waits = self.pods.waiting(item)
+            if one_waits is not None:
+                waiting[item.uid] = one_waits
+            yield
+        by_card = dict[str, dict[str, CardHint]]()
+        for each in list(hints.values()):
+            by_card[each.node] = {card.card: card for card in each.cards}
+            yield
         return ClusterView(
             now=now,
             ledger=self.ledger,
@@ -116,13 +129,19 @@ class ClusterWatch:
             bound=self.pods.on_node,
             managed_resources=self._registry.resources,
             running=running,
+            on=on,
             waiting=waiting,
             disruptions=self.disruptions.all,
-            hints=_by_card(hints),
+            hints=by_card,
             measured=measured,
             spent=spent(plans, rules.plan.move, rules.plan.budget, now),
             rules=rules.plan,
         )
+
+    def _nodes_alone(self) -> Slices[KubeSchedulerFilters]:
+        """All nodes, with nothing bound to them."""
+        yield
+        return KubeSchedulerFilters(tuple(self.nodes.known.values()), (), self._registry.resources)
 
     def _reflector(self, watched: ListWatch[T], handler: Handler[T]) -> Reflector[T]:
         return Reflector(self._kube, watched, handler, settings=self._settings.kube)
@@ -133,7 +152,3 @@ def _count(kubefit: KubeSchedulerFilters, pod: Pod) -> None:
         kubefit.take(pod, pod.spec.node_name)
     except BadQuantity as e:
         _log.warning("pod counted as asking nothing of its node", pod=pod.name, why=str(e))
-
-
-def _by_card(hints: Mapping[str, NodeHints]) -> dict[str, dict[str, CardHint]]:
-    return {each.node: {card.card: card for card in each.cards} for each in hints.values()}

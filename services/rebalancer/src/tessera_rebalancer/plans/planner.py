@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
-from typing import Final, NoReturn, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final, NoReturn, Protocol
 
 from msgspec.structs import replace
 
@@ -15,10 +15,13 @@ from tessera_core.rebalance import plan_gains, proposals
 from tessera_core.rebalance.cluster_view import ClusterView
 from tessera_core.rebalance.plan_budget import spent
 from tessera_core.rebalance.plan_gains import Pause
+from tessera_core.rebalance.relieve_contention import CardOfNode
+from tessera_core.rebalance.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plan_settings import PlanSettings
 from tessera_rebalancer.plans.cluster_watch import ClusterWatch
 from tessera_rebalancer.plans.events import PlanEvents
+from tessera_rebalancer.plans.pacing import in_slices
 from tessera_rebalancer.plans.plan_store import PlanGone, PlanObject, PlanStore
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
@@ -27,21 +30,9 @@ from tessera_runtime.kube import timestamps
 from tessera_schema.messages.hints import NodeHints
 from tessera_schema.plans import PlanKind, PlanPhase, PlanSpec, PlanStatus
 
-T = TypeVar("T")
 POLICY: Final = "policy"
 """`decidedBy` of a plan that the settings approve."""
 _log: Final = logs.named("tessera.rebalancer.plans.judging")
-
-
-async def _in_pieces(work: Generator[None, None, T]) -> T:
-    """The result of the work; other tasks on the loop run between its steps."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as e:
-            found: T = e.value
-            return found
-        await asyncio.sleep(0)
 
 
 class MeasuredCluster(Protocol):
@@ -52,8 +43,8 @@ class MeasuredCluster(Protocol):
         """The newest of each node that is measured."""
         ...
 
-    def measured(self) -> Sequence[SmoothContainer]:
-        """Containers of which something was measured lately."""
+    def measured(self) -> Slices[Sequence[SmoothContainer]]:
+        """Containers of which something was measured lately, a node in each slice."""
         ...
 
 
@@ -78,6 +69,8 @@ class RebalancePlanner:
         self.proposed: Counter[PlanKind] = Counter()
         self.failures = 0
         """Rounds that the API server kept from being done."""
+        self._passed: frozenset[CardOfNode] = frozenset()
+        """Contended cards that were tried since the round that began with the worst."""
         self._plans = plans
         self._watch = watch
         self._usage = usage
@@ -105,12 +98,12 @@ class RebalancePlanner:
 
     async def stale(self, plan: PlanObject) -> str:
         """Why a plan that has not started does not hold; empty when it does."""
-        return self._stale(await self._cluster_view(), plan)
+        return await self._stale(await self._cluster_view(), plan)
 
-    def _stale(self, view: ClusterView, plan: PlanObject) -> str:
+    async def _stale(self, view: ClusterView, plan: PlanObject) -> str:
         rules, formers = self._settings.rules, self._plans.formers
         without = spent(formers, rules.plan.move, rules.plan.budget, view.now, but=plan.name)
-        return proposals.stale(replace(view, spent=without), rules, plan.spec)
+        return await in_slices(proposals.stale(replace(view, spent=without), rules, plan.spec))
 
     def contention(self, plan: PlanObject) -> float | None:
         """How contended the plan's card is, percent of the time; None = not measured."""
@@ -119,11 +112,11 @@ class RebalancePlanner:
         cards = hints.cards if hints is not None else ()
         return next((c.contended_percent for c in cards if c.card == step.card), None)
 
-    async def _cluster_view(self) -> ClusterView:
-        usage = self._usage
-        return await self._watch.cluster_view(
-            self._settings.rules, self._plans.formers, usage.hints, usage.measured()
-        )
+    async def _cluster_view(self, measured: Sequence[SmoothContainer] = ()) -> ClusterView:
+        """Only proposals go by what was `measured`."""
+        rules, formers = self._settings.rules, self._plans.formers
+        view = self._watch.cluster_view(rules, formers, self._usage.hints, measured)
+        return await in_slices(view)
 
     # open plans
 
@@ -138,7 +131,7 @@ class RebalancePlanner:
         view = await self._cluster_view()
         for plan in open_:
             try:
-                stale = self._stale(view, plan)
+                stale = await self._stale(view, plan)
                 if stale:
                     await self._decline(plan, stale)
                 elif self._by_policy(plan.spec):
@@ -166,13 +159,14 @@ class RebalancePlanner:
         await self._pause(plan_gains.pause(self._plans.formers, self._settings.gain, now))
         if self.paused is not None:
             return
-        if not (self._watch.pods.any_waits() or self._usage.hints or self._usage.measured()):
+        measured = await in_slices(self._usage.measured())
+        if not (self._watch.pods.any_waits() or self._usage.hints or measured):
             self.why_not = {}
             return  # no pod waits, and nothing is measured
-        view = await self._cluster_view()
-        known = frozenset(self._plans.known)
-        found = await _in_pieces(proposals.proposing(view, self._settings.rules, known))
-        self.why_not = found.why_not
+        view = await self._cluster_view(measured)
+        known, rules = frozenset(self._plans.known), self._settings.rules
+        found = await in_slices(proposals.proposing(view, rules, known, self._passed))
+        self.why_not, self._passed = found.why_not, found.passed
         for name, spec in found.specs.items():
             whole = replace(spec, dry_run=self._settings.dry_run)
             if await self._plans.create(name, whole):

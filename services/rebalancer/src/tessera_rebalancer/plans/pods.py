@@ -27,38 +27,27 @@ class PlanPods(LedgerPods[PlanPodSummary]):
         for item in self.group(node) if node else ():
             yield item.pod
 
-    def all_bound(self) -> list[Pod]:
-        """The pods on all nodes."""
-        return [item.pod for item in self._bound()]
-
-    def running(self) -> dict[str, RunningPod]:
-        """By uid, those that hold cards."""
-        found = {}
-        for item in self._bound():
-            entry = self._ledger.entry(item.uid)
-            if entry is not None and item.request is not None:
-                found[item.uid] = RunningPod(
-                    pod=item.pod, request=item.request, grant=entry.grant, since=item.since,
-                    owner=item.owner, owner_kind=item.owner_kind, local=item.local,
-                    tied=item.tied, grace_s=item.grace_s,
-                    parts=sum(use.parts for use in entry.uses.values()),
-                )  # fmt: skip
-        return found
+    def running(self, item: PlanPodSummary) -> RunningPod | None:
+        """The pod as plans see it, if it holds cards."""
+        entry = self._ledger.entry(item.uid)
+        if entry is None or item.request is None:
+            return None
+        return RunningPod(
+            pod=item.pod, request=item.request, grant=entry.grant, since=item.since,
+            owner=item.owner, owner_kind=item.owner_kind, local=item.local,
+            tied=item.tied, grace_s=item.grace_s,
+            parts=sum(use.parts for use in entry.uses.values()),
+        )  # fmt: skip
 
     def any_waits(self) -> bool:
         """Whether a pod waits for cards."""
         return bool(self.group(""))
 
-    def waiting(self) -> dict[str, WaitingPod]:
-        """By uid, those that request cards and have no node."""
-        return {
-            item.uid: WaitingPod(pod=item.pod, request=item.request, since=item.since)
-            for item in self.group("")
-            if item.request is not None and not item.pod.metadata.deletion_timestamp
-        }
-
-    def _bound(self) -> Iterator[PlanPodSummary]:
-        return (item for node in self.groups() if node for item in self.group(node))
+    def waiting(self, item: PlanPodSummary) -> WaitingPod | None:
+        """The pod as plans see it, if it requests cards and is not being deleted."""
+        if item.request is None or item.pod.metadata.deletion_timestamp:
+            return None
+        return WaitingPod(pod=item.pod, request=item.request, since=item.since)
 
 
 def _node_of(item: PlanPodSummary) -> str | None:
