@@ -1,0 +1,1 @@
+"""Starts whole gangs: which waits, which holds cards, and what each member is answered."""

@@ -1,0 +1,118 @@
+"""What a scheduler remembers of one bundle of gangs: phase, reservations, who has arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_core.gangs.reservation import Seats
+from tessera_core.gangs.scratch import MemberSeat
+from tessera_core.machines.gang import Event, GangPhase, advance
+
+HOLDING: Final = frozenset({GangPhase.RESERVED, GangPhase.BINDING})
+"""Phases in which the ledger holds cards for members of which none has a Binding yet."""
+BACKOFF_S: Final = 2.0
+"""Seconds until a gang that missed its barrier is reserved again; twice as long each time."""
+MOST_BACKOFF_S: Final = 300.0
+MOST_MISSES: Final = 3
+"""Misses after which a gang comes behind its equals."""
+AGAIN_S: Final = 1.0
+"""Seconds until room is searched again for a gang that does not fit; twice as long each time."""
+MOST_AGAIN_S: Final = 16.0
+
+
+class GangTimings(Struct, frozen=True, kw_only=True):
+    """How long a start may take, in seconds."""
+
+    reservation_s: float = 120.0
+    """Until the first bind call of a gang that holds cards."""
+    barrier_s: float = 60.0
+    """From the first bind call of a gang to its last."""
+
+
+class GangAttempt:
+    """The way of one bundle. It changes nothing but itself."""
+
+    def __init__(self, ids: frozenset[str], timings: GangTimings) -> None:
+        """`ids` are those of the bundle's gangs."""
+        self.ids = ids
+        self.phase = GangPhase.GATHERING
+        self.started = False
+        """Whether it has started since this scheduler follows it."""
+        self.seats: dict[str, MemberSeat] = {}
+        """Pod's uid -> where it goes; empty while nothing is reserved."""
+        self.arrived: set[str] = set()
+        """Uids of pods whose bind call waits."""
+        self.misses = 0
+        self.not_before = 0.0
+        """No search before this moment."""
+        self.until = 0.0
+        """When what is reserved is given up."""
+        self.why = ""
+        """Why it waits, after the last search or miss."""
+        self.searched_at = -1
+        """The ledger's generation at the last search that found no room."""
+        self.refused = False
+        """Whether kube-scheduler was refused a member, so that it has to try again."""
+        self._timings = timings
+        self._again_s = AGAIN_S
+
+    @property
+    def holds(self) -> bool:
+        """Whether cards are reserved, and no Binding may be sent yet."""
+        return self.phase in HOLDING
+
+    def move(self, event: Event) -> None:
+        """Go on by the table. Raises IllegalTransition."""
+        self.phase = advance(self.phase, event)
+        if self.phase is GangPhase.STARTED:
+            self.started, self.misses, self.why = True, 0, ""
+            self._drop()
+        elif self.phase in (GangPhase.GATHERING, GangPhase.BROKEN):
+            self._drop()
+
+    def become(self, phase: GangPhase, event: Event) -> None:
+        """Go on to that phase unless it is there. Raises IllegalTransition."""
+        if self.phase is not phase:
+            self.move(event)
+
+    def reserved(self, seats: Seats, now: float) -> None:
+        """The ledger holds these; the event follows."""
+        self.seats, self.arrived = dict(seats), set()
+        self.until, self.why = now + self._timings.reservation_s, ""
+        self._again_s, self.searched_at = AGAIN_S, -1
+
+    def first_arrived(self, now: float, patience_s: float | None) -> None:
+        """The barrier's time runs from now on; a gang with less patience has less."""
+        longest = self._timings.barrier_s
+        self.until = now + (longest if patience_s is None else min(longest, patience_s))
+
+    def missed(self, why: str, now: float) -> None:
+        """What was reserved is given up; the event follows."""
+        self.misses += 1
+        self.not_before = now + min(BACKOFF_S * 2 ** (self.misses - 1), MOST_BACKOFF_S)
+        self.why = why
+        self._drop()
+
+    def no_room(self, why: str, generation: int, now: float) -> None:
+        """The search that began at this generation of the ledger found no room."""
+        self.why, self.searched_at = why, generation
+        self.not_before = now + self._again_s
+        self._again_s = min(2 * self._again_s, MOST_AGAIN_S)
+
+    def may_search(self, generation: int, now: float) -> bool:
+        """Whether a search may find what the last one did not."""
+        waits = self.phase in (GangPhase.QUEUED, GangPhase.BROKEN)
+        return waits and now >= self.not_before and generation != self.searched_at
+
+    def absent(self) -> Iterator[str]:
+        """Uids of members with cards whose bind call has not come."""
+        return (
+            uid for uid, seat in self.seats.items()
+            if seat.grant is not None and uid not in self.arrived
+        )  # fmt: skip
+
+    def _drop(self) -> None:
+        self.seats, self.arrived = {}, set()

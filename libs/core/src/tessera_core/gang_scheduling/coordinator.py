@@ -1,0 +1,383 @@
+"""Takes gangs from their first pod to their start (`tessera_core.machines.gang`).
+
+Correctness needs the ledger and the bind barrier alone:
+
+- Cards are taken for all members that start together, in one transaction, or for none.
+- No member's bind call goes on before each of them has arrived, or has a node already.
+
+The coordinator does no I/O and has no clock. Its caller follows pods and PodGroups into the
+registry, calls `step` often, and does what `effects` says. It keeps nothing that has to outlast it:
+pods that have a node are the record, and whatever else is lost is reserved again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from tessera_core.gang_scheduling.answers import (
+    GangEffects,
+    GoesAlone,
+    GoesTo,
+    MemberAnswer,
+    WaitsForGang,
+)
+from tessera_core.gang_scheduling.attempt import GangAttempt, GangTimings
+from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
+from tessera_core.gang_scheduling.reservations import MemberReservations
+from tessera_core.gang_scheduling.search import BundleSearch, RoomFor
+from tessera_core.gang_scheduling.turns import patience_of, turn_of
+from tessera_core.gangs.reservation import GangReserved
+from tessera_core.gangs.scratch import MemberSeat
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.machines.gang import (
+    AllArrived,
+    BarrierMissed,
+    GangPhase,
+    MemberArrived,
+    MembersGone,
+    MembersReserved,
+    MinimumBound,
+    MinimumLost,
+    QuorumLost,
+    QuorumReached,
+)
+
+_ALONE = GoesAlone()
+
+
+class _Known(Struct):
+    """A bundle as it was read last, and the way that it goes."""
+
+    bundle: GangBundle
+    attempt: GangAttempt
+
+
+class GangCoordinator:
+    """Decides for all gangs of a cluster."""
+
+    def __init__(
+        self,
+        registry: GangRegistry,
+        ledger: Ledger,
+        room_for: RoomFor,
+        timings: GangTimings = GangTimings(),  # noqa: B008  (frozen)
+    ) -> None:
+        """`room_for` begins a search of places for members that start together."""
+        self._registry = registry
+        self._ledger = ledger
+        self._room_for = room_for
+        self._reservations = MemberReservations(registry, ledger)
+        self._timings = timings
+        self._known: dict[str, _Known] = {}
+        """By id of each gang of the bundle."""
+        self._search: BundleSearch | None = None
+        self._released: list[str] = []
+        self._failed: dict[str, str] = {}
+        self._requeue = False
+        self._unknown: set[str] = set()
+        """Uids of pods that name a gang and were refused before a watch showed them."""
+
+    # -- what kube-scheduler asks
+
+    def answer(self, uid: str, now: float) -> MemberAnswer:
+        """Where a member goes, for a filter call. A pod that names a gang and that no watch has
+        shown yet waits until one does."""
+        wrong = self._registry.wrong(uid)
+        if wrong:
+            return WaitsForGang(wrong)
+        known = self._current(self._registry.gang_of(uid), now)
+        if known is None:
+            self._unknown.add(uid)
+            return WaitsForGang("its gang is read: this pod is not known yet")
+        answer = self._answer(uid, known)
+        if isinstance(answer, WaitsForGang):
+            known.attempt.refused = True
+        return answer
+
+    def arrive(self, uid: str, now: float) -> str | None:
+        """kube-scheduler calls bind for a member: empty when it goes on, why not, or None when it
+        waits for `effects` to release it or to fail it."""
+        known = self._current(self._registry.gang_of(uid), now)
+        if known is None:
+            return "its gang is not known yet: filter it again"
+        answer, attempt = self._answer(uid, known), known.attempt
+        if isinstance(answer, WaitsForGang):
+            return f"{answer.message}: filter it again"
+        if isinstance(answer, GoesAlone) or not attempt.holds:
+            return ""
+        if not attempt.arrived:
+            attempt.first_arrived(now, patience_of(known.bundle))
+        attempt.arrived.add(uid)
+        attempt.move(MemberArrived())
+        self._commit_if_complete(known, now)
+        return None
+
+    def leave(self, uid: str) -> None:
+        """The bind call of a member that waits has ended: kube-scheduler has gone."""
+        known = self._known.get(self._registry.gang_of(uid))
+        if known is not None:
+            known.attempt.arrived.discard(uid)
+
+    def moved(self, uid: str, now: float) -> None:
+        """kube-scheduler did not offer the member's node, and the filter has given it cards
+        elsewhere, or none."""
+        known = self._current(self._registry.gang_of(uid), now)
+        entry = self._ledger.entry(uid)
+        if known is None or uid not in known.attempt.seats or entry is None:
+            return
+        seat = known.attempt.seats[uid]
+        if seat.node != entry.grant.node and known.attempt.holds:
+            if any(members.gang.domain is not None for members in known.bundle.gangs):
+                self._miss(
+                    known, f"{self._reservations.name(uid)} is not offered node {seat.node}", now
+                )
+            else:
+                known.attempt.seats[uid] = MemberSeat(entry.grant.node, entry.grant)
+
+    # -- time, and what watches show
+
+    def step(self, now: float, steps: int) -> bool:
+        """Take in what has changed, give up what is too old, and search for so many fits; whether
+        there is more to search."""
+        for gang_id in tuple(self._registry.changed):
+            self._current(gang_id, now)
+        for known in self._bundles():
+            self._check_time(known, now)
+        if self._unknown:
+            seen = {uid for uid in self._unknown if self._registry.gang_of(uid)}
+            self._requeue |= bool(seen)
+            self._unknown -= seen
+        return self._advance_search(now, steps)
+
+    def effects(self) -> GangEffects:
+        """What is to be done; each is said once."""
+        made = GangEffects(
+            released=tuple(self._released), failed=self._failed, requeue=self._requeue
+        )
+        self._released, self._failed, self._requeue = [], {}, False
+        return made
+
+    def reset(self, why: str) -> None:
+        """This replica does not lead: all that is reserved and not sent is given up, and every bind
+        call that waits fails."""
+        for known in self._bundles():
+            self._give_up(known.attempt, why)
+        self._known, self._search = {}, None
+        self._unknown = set()
+        self._registry.touch_all()
+
+    def phase(self, gang_id: str, now: float) -> GangPhase:
+        """Where the gang is."""
+        known = self._current(gang_id, now)
+        return GangPhase.OVER if known is None else known.attempt.phase
+
+    def why(self, gang_id: str, now: float) -> str:
+        """Why the gang waits; empty for one that does not."""
+        known = self._current(gang_id, now)
+        return "" if known is None else self._why(known)
+
+    # -- answers
+
+    def _answer(self, uid: str, known: _Known) -> MemberAnswer:
+        attempt, bundle = known.attempt, known.bundle
+        if uid in bundle.refused:
+            return WaitsForGang(bundle.refused[uid])
+        if not bundle.together or attempt.phase is GangPhase.STARTED:
+            return _ALONE
+        seat = attempt.seats.get(uid)
+        if seat is None or seat.grant is None:
+            return WaitsForGang(self._why(known))
+        return GoesTo(seat.node)
+
+    def _why(self, known: _Known) -> str:
+        attempt, name = known.attempt, f"gang {known.bundle.name}"
+        match attempt.phase:
+            case GangPhase.RESERVED | GangPhase.BINDING | GangPhase.COMMITTED:
+                return f"{name} starts: {len(attempt.seats)} other members go first"
+            case GangPhase.STARTED | GangPhase.OVER:
+                return ""
+            case GangPhase.GATHERING | GangPhase.QUEUED | GangPhase.BROKEN:
+                why = known.bundle.lacks or attempt.why or "it is its turn next"
+                return f"{name} waits: {why}"
+
+    # -- bundles
+
+    def _bundles(self) -> list[_Known]:
+        return list({id(known): known for known in self._known.values()}.values())
+
+    def _current(self, gang_id: str, now: float) -> _Known | None:
+        """The bundle as it is now; None where there is none."""
+        known = self._known.get(gang_id)
+        about = {gang_id} if known is None else known.attempt.ids
+        if not gang_id or self._registry.changed.isdisjoint(about):
+            return known
+        started = known is not None and known.attempt.started
+        bundle = self._registry.bundle(gang_id, started=started)
+        self._registry.changed -= bundle.ids
+        if known is None or known.attempt.ids != bundle.ids:
+            known = self._rejoined(bundle)
+        known.bundle = bundle
+        self._observe(known, now)
+        return self._known.get(gang_id)
+
+    def _rejoined(self, bundle: GangBundle) -> _Known:
+        """A bundle that is new, or that others have joined or left: what its gangs hold is given
+        up."""
+        attempt = GangAttempt(bundle.ids, self._timings)
+        for gang_id in bundle.ids:
+            before = self._known.pop(gang_id, None)
+            if before is not None:
+                attempt.started |= before.attempt.started
+                attempt.refused |= before.attempt.refused
+                self._give_up(before.attempt, f"gang {before.bundle.name} has got another bundle")
+                for left in before.attempt.ids - bundle.ids:
+                    self._known.pop(left, None)
+                    self._registry.changed.add(left)
+        return _Known(bundle, attempt)
+
+    def _observe(self, known: _Known, now: float) -> None:
+        """Move on by what pods and objects say."""
+        attempt, bundle = known.attempt, known.bundle
+        if not bundle.populated:
+            self._end(known)
+            return
+        self._known |= dict.fromkeys(bundle.ids, known)
+        if attempt.holds:
+            lost = self._reservations.defeated(bundle, attempt)
+            if lost:
+                self._miss(known, lost, now)
+        if attempt.holds:
+            self._commit_if_complete(known, now)
+        if attempt.phase is GangPhase.COMMITTED:
+            self._settle(known)
+        if not attempt.holds and attempt.phase is not GangPhase.COMMITTED:
+            self._classify(known)
+        alone = not bundle.together or attempt.phase is GangPhase.STARTED
+        if alone and attempt.refused:
+            self._requeue, attempt.refused = True, False
+
+    def _classify(self, known: _Known) -> None:
+        """The phase of a bundle that holds nothing, and of which no Binding is on its way."""
+        attempt, bundle = known.attempt, known.bundle
+        self._follow_pods(attempt, bundle)
+        if attempt.phase is not GangPhase.STARTED:
+            # those that went one by one until the gang fell below its minimum
+            self._reservations.give_up(member.pod.metadata.uid for member in bundle.waiting)
+
+    @staticmethod
+    def _follow_pods(attempt: GangAttempt, bundle: GangBundle) -> None:
+        bound = any(each.bound for each in bundle.gangs)
+        if any(each.gang.problem for each in bundle.gangs):
+            attempt.become(GangPhase.GATHERING, QuorumLost())
+        elif bundle.needed == 0:
+            attempt.become(GangPhase.STARTED, MinimumBound())
+        elif bound and not bundle.arriving:
+            attempt.become(GangPhase.BROKEN, MinimumLost())
+        elif bundle.waiting or not bound:
+            if attempt.phase in (GangPhase.STARTED, GangPhase.BROKEN):
+                attempt.move(QuorumLost())
+                attempt.started = False
+            if bundle.lacks:
+                attempt.become(GangPhase.GATHERING, QuorumLost())
+            else:
+                attempt.become(GangPhase.QUEUED, QuorumReached())
+
+    def _end(self, known: _Known) -> None:
+        attempt = known.attempt
+        self._give_up(attempt, "its gang has no pods any more")
+        if attempt.holds:
+            attempt.move(BarrierMissed())
+        attempt.move(MembersGone())
+        for gang_id in attempt.ids:
+            if self._known.get(gang_id) is known:
+                del self._known[gang_id]
+
+    # -- reservations
+
+    def _check_time(self, known: _Known, now: float) -> None:
+        attempt = known.attempt
+        if attempt.phase is GangPhase.COMMITTED:
+            self._settle(known)
+            if attempt.phase is not GangPhase.COMMITTED:
+                self._classify(known)
+        if not attempt.holds:
+            return
+        lost = self._reservations.renew(attempt, now)
+        if lost or now >= attempt.until:
+            self._miss(known, lost or "time is up", now)
+
+    def _miss(self, known: _Known, why: str, now: float) -> None:
+        attempt = known.attempt
+        said = f"{self._reservations.arrivals(attempt)}: {why}"
+        self._give_up(attempt, f"gang {known.bundle.name} does not start now: {said}")
+        attempt.missed(said, now)
+        attempt.move(BarrierMissed())
+        self._classify(known)
+
+    def _give_up(self, attempt: GangAttempt, why: str) -> None:
+        """Free what was never sent, and fail the bind calls that wait."""
+        if attempt.holds:
+            self._failed |= dict.fromkeys(attempt.arrived, why)
+            self._reservations.give_up(attempt.seats)
+
+    def _commit_if_complete(self, known: _Known, now: float) -> None:
+        attempt = known.attempt
+        if not self._reservations.complete(attempt):
+            return
+        lost = self._reservations.renew(attempt, now)
+        if lost:
+            self._miss(known, lost, now)
+            return
+        self._released += sorted(attempt.arrived)
+        attempt.arrived = set()
+        attempt.move(AllArrived())
+
+    def _settle(self, known: _Known) -> None:
+        """Whether a bundle that is committed has started, or cannot any more."""
+        attempt, bundle = known.attempt, known.bundle
+        under_way = any(map(self._reservations.is_under_way, attempt.seats))
+        if under_way and bundle.needed:
+            return
+        if bundle.needed == 0 or (
+            bundle.arriving and all(map(self._reservations.is_bound, attempt.seats))
+        ):
+            attempt.move(MinimumBound())
+        else:
+            attempt.move(MinimumLost())
+
+    # -- whose turn it is
+
+    def _advance_search(self, now: float, steps: int) -> bool:
+        generation = self._ledger.generation
+        if self._search is None:
+            candidates = self._candidates(generation, now)
+            first = min(candidates, key=lambda it: turn_of(it.bundle, it.attempt), default=None)
+            if first is None:
+                return False
+            self._search = BundleSearch(first.bundle, self._room_for, generation)
+        search = self._search
+        known = self._known.get(search.bundle.key)
+        if known is None or known.bundle is not search.bundle or known.attempt.holds:
+            self._search = None
+            return True
+        found = search.advance(steps, now)
+        if found is None:
+            return True
+        self._search = None
+        if isinstance(found, GangReserved):
+            known.attempt.reserved(found.seats, now)
+            known.attempt.move(MembersReserved())
+            self._requeue = True
+        else:
+            known.attempt.no_room(found, search.generation, now)
+        return True
+
+    def _candidates(self, generation: int, now: float) -> Iterator[_Known]:
+        for known in self._bundles():
+            if (
+                known.attempt.may_search(generation, now) and known.bundle.asks
+                and not known.bundle.lacks
+            ):  # fmt: skip
+                yield known

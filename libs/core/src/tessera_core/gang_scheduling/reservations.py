@@ -1,0 +1,87 @@
+"""What is true of a bundle's reservations: whether they still lead to a start, and who is late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tessera_core.gang_scheduling.attempt import GangAttempt
+from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.machines.allocation import AllocationPhase
+
+
+class MemberReservations:
+    """Reads the reservations of attempts in the ledger, and gives them up."""
+
+    def __init__(self, registry: GangRegistry, ledger: Ledger) -> None:
+        """Both are shared with the coordinator."""
+        self._registry = registry
+        self._ledger = ledger
+
+    def defeated(self, bundle: GangBundle, attempt: GangAttempt) -> str:
+        """Why what is reserved does not lead to a start any more, by what pods and objects say;
+        empty while it does."""
+        if bundle.lacks:
+            return bundle.lacks
+        waiting = {member.pod.metadata.uid: member for member in bundle.waiting}
+        for uid, seat in attempt.seats.items():
+            if uid not in waiting:
+                return f"{self.name(uid)} cannot be placed any more"
+            elsewhere = waiting[uid].pod.spec.node_name
+            if seat.grant is not None and elsewhere:
+                return f"{self.name(uid)} got node {elsewhere} from somebody else"
+        if bundle.needed > len(attempt.seats):
+            return f"{bundle.needed} members have to start together, {len(attempt.seats)} are ready"
+        return ""
+
+    def renew(self, attempt: GangAttempt, now: float) -> str:
+        """Keep all reservations for now; or why not, where one is gone."""
+        for uid, seat in attempt.seats.items():
+            if seat.grant is None:
+                continue
+            entry = self._ledger.entry(uid)
+            reserved = entry is not None and entry.phase is AllocationPhase.RESERVED
+            if entry is None or not reserved or entry.grant.node != seat.node:
+                return f"{self.name(uid)} lost its cards on node {seat.node}"
+            entry.since = now
+        return ""
+
+    def give_up(self, uids: Iterable[str]) -> None:
+        """Free what was never sent of these pods."""
+        for uid in uids:
+            entry = self._ledger.entry(uid)
+            if entry is not None and entry.phase is AllocationPhase.RESERVED:
+                self._ledger.forget(uid)
+
+    def complete(self, attempt: GangAttempt) -> bool:
+        """Whether each member has arrived; one that asks for no cards has when it has a node."""
+        if not attempt.arrived or any(True for _ in attempt.absent()):
+            return False
+        without = (uid for uid, seat in attempt.seats.items() if seat.grant is None)
+        return all(map(self.is_bound, without))
+
+    def is_bound(self, uid: str) -> bool:
+        """Whether a watch has shown the pod's node."""
+        pod = self._registry.pod(uid)
+        return pod is not None and bool(pod.spec.node_name)
+
+    def is_under_way(self, uid: str) -> bool:
+        """Whether the pod may get its node yet: the ledger holds its cards, and no watch has shown
+        its node, or its end."""
+        there = self._registry.pod(uid) is not None
+        return there and not self.is_bound(uid) and self._ledger.entry(uid) is not None
+
+    def arrivals(self, attempt: GangAttempt) -> str:
+        """How many have arrived and who is late, as `3 of 4 members arrived, missing d`."""
+        cards = sum(seat.grant is not None for seat in attempt.seats.values())
+        text = f"{len(attempt.arrived)} of {cards} members arrived"
+        late = [self.name(uid) for uid in attempt.absent()]
+        if not late or not attempt.arrived:
+            return text
+        more = f" and {len(late) - 3} more" if len(late) > 3 else ""
+        return f"{text}, missing {', '.join(late[:3])}{more}"
+
+    def name(self, uid: str) -> str:
+        """The pod's name, as messages print it."""
+        pod = self._registry.pod(uid)
+        return f"pod {uid}" if pod is None else pod.name
