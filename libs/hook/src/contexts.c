@@ -12,6 +12,7 @@
 #include "start.h"
 
 #define DEVICES 64
+#define MOST_CONTEXT (UINT64_C(1) << 30) /* of any card's: what is more, a neighbour took at the same moment */
 
 static CUcontext primary[DEVICES];
 
@@ -39,7 +40,8 @@ static void arrived(CUresult r, CUdevice device, const void *handle, uint64_t be
         __atomic_add_fetch(&card->mine->contexts, 1, __ATOMIC_RELAXED);
     ts_lock_give(&card->lock);
     if (before)
-        ts_overhead_add(card, TS_CONTEXT_OBJECT, handle, 0, before, free_on(device));
+        ts_overhead_add(card, TS_CONTEXT_OBJECT, (uint64_t)(uintptr_t)handle, 0, ts_overhead_taken(before, free_on(device)),
+                        MOST_CONTEXT);
     ts_tick();
 }
 
@@ -63,7 +65,7 @@ static void drop_unless_there(const struct ts_holding *holding) {
 /* The driver frees what was allocated in a context together with it. */
 static void gone(CUcontext context) {
     ts_ledger_take_owned((uint64_t)(uintptr_t)context, ts_memory_drop);
-    ts_overhead_remove(TS_CONTEXT_OBJECT, context);
+    ts_overhead_remove(TS_CONTEXT_OBJECT, (uint64_t)(uintptr_t)context);
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
@@ -221,7 +223,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green) {
     CUresult r = real.cuGreenCtxDestroy(green);
     if (r == CUDA_SUCCESS) {
         ts_ledger_take_owned((uint64_t)(uintptr_t)context, drop_unless_there);
-        ts_overhead_remove(TS_CONTEXT_OBJECT, green);
+        ts_overhead_remove(TS_CONTEXT_OBJECT, (uint64_t)(uintptr_t)green);
         left(card);
     }
     return r;

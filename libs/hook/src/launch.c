@@ -160,8 +160,7 @@ void ts_launch_end_slowly(struct ts_launch *launch, CUresult result) {
         ts_probe_end(&launch->probe, launch->card, launch->stream, launch->line, launch->guess, launch->predicted,
                      result);
     if (launch->free_before && result == CUDA_SUCCESS)
-        ts_overhead_more(launch->card, TS_CODE_PART, ts_guess_function(launch->guess->key), ts_memory_context(),
-                         launch->free_before, ts_overhead_free());
+        ts_overhead_function(launch->card, ts_guess_function(launch->guess->key), launch->free_before);
     if (result == CUDA_SUCCESS)
         return;
     if (rate_of(launch->card) < 1000) /* nothing runs: give it back */

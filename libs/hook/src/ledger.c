@@ -210,6 +210,20 @@ int ts_ledger_extend(enum ts_thing thing, uint64_t key, uint64_t bytes) {
     return found;
 }
 
+uint64_t ts_ledger_grow(const struct ts_holding *more, uint64_t most, struct ts_holding *out) {
+    ts_lock_take(&guard);
+    size_t i = capacity ? probe(more->thing, more->key) : 0;
+    int known = capacity && table[i].thing;
+    uint64_t has = known ? table[i].bytes : 0, room = most > has ? most - has : 0;
+    uint64_t added = more->bytes < room ? more->bytes : room;
+    *out = known ? table[i] : *more;
+    out->bytes = has + added;
+    if (added && !put(out))
+        added = 0;
+    ts_lock_give(&guard);
+    return added;
+}
+
 size_t ts_ledger_size(void) {
     return __atomic_load_n(&count, __ATOMIC_RELAXED);
 }

@@ -7,13 +7,14 @@
 
 /* What kind of handle a key is; handles of different kinds may have equal values. */
 enum ts_thing { TS_POINTER = 1, TS_ARRAY_HANDLE, TS_MIPMAP, TS_VMM, TS_MAPPING, TS_ASYNC, TS_GRAPH_EXEC, TS_CODE,
-                TS_CONTEXT_OBJECT, TS_FOREIGN, TS_CODE_PART, TS_POOL_IMPORT, TS_PAGE };
+                TS_CONTEXT_OBJECT, TS_FOREIGN, TS_CODE_PART, TS_POOL_IMPORT, TS_PAGE, TS_IMAGE,
+                TS_KERNEL };
 
 struct ts_holding {
     uint64_t key;
-    uint64_t bytes; /* TS_MAPPING: of the range */
+    uint64_t bytes; /* TS_MAPPING: of the range; TS_IMAGE: what its code may take on a card */
     uint64_t owner; /* context that frees it when it goes; TS_MAPPING: the TS_VMM key;
-                     * TS_ASYNC: its pool */
+                     * TS_ASYNC: its pool; TS_KERNEL: its library */
     uint32_t references; /* TS_VMM: handles; TS_FOREIGN, TS_POOL_IMPORT: times opened; TS_PAGE: allocations there;
                           * TS_POINTER, TS_ASYNC: 1: exported */
     uint32_t mappings;   /* TS_VMM: live maps */
@@ -40,6 +41,9 @@ size_t ts_ledger_take_owned(uint64_t owner, void (*each)(const struct ts_holding
 uint64_t ts_ledger_adopt(enum ts_thing thing, uint64_t owner);
 /* More bytes for a charged one; 0: it is not there, or has as many. */
 int ts_ledger_extend(enum ts_thing thing, uint64_t key, uint64_t bytes);
+/* Puts it there, or adds its bytes to what is there, up to `most` in all. Returns how many were added, and in `out`
+ * what is there now. */
+uint64_t ts_ledger_grow(const struct ts_holding *more, uint64_t most, struct ts_holding *out);
 size_t ts_ledger_size(void);
 void ts_ledger_reset(void); /* in a forked child: drops all, frees the lock */
 

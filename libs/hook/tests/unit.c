@@ -1,4 +1,4 @@
-/* The pure parts, under the sanitizers: ledger, bucket, bins, guesses, environment. */
+/* The pure parts, under the sanitizers: ledger, bucket, bins, guesses, images, environment. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +6,7 @@
 #include "bucket.h"
 #include "foreign.h"
 #include "guess.h"
+#include "image.h"
 #include "ledger.h"
 #include "limits.h"
 #include "usage_map.h"
@@ -207,7 +208,51 @@ static void fabric_handles_have_names(void) {
     CHECK(ts_foreign_from_elsewhere(others, CU_MEM_HANDLE_TYPE_FABRIC));
 }
 
+/* A fat binary of a cubin of 3 MiB that is packed, one of 100 bytes that is no ELF, and PTX. */
+struct entry {
+    uint16_t kind, version;
+    uint32_t header_bytes;
+    uint64_t bytes, names[5], unpacked_bytes;
+    unsigned char payload[104];
+};
+static struct {
+    uint32_t magic;
+    uint16_t version, header_bytes;
+    uint64_t bytes;
+    struct entry entry[3];
+} fat = {0xBA55ED50u, 1, 16, sizeof fat.entry, {{2, 0x101, 64, 104, {0}, 3 << 20, {0}}, {2, 0x101, 64, 104, {0}, 0, {1}},
+                                                {1, 0x101, 64, 104, {0}, 9 << 20, {0}}}};
+
+static void images_say_what_their_code_takes(void) {
+    struct {
+        uint32_t magic, version;
+        const void *data;
+    } wrapper = {0x466243B1u, 1, &fat};
+    CHECK(ts_image_bytes(&fat) == 3 << 20 && ts_image_bytes(&wrapper) == 3 << 20);
+    fat.entry[0].unpacked_bytes = 0;
+    memcpy(fat.entry[0].payload, "\177ELF\1", 6); /* of 32 bits */
+    CHECK(ts_image_bytes(&fat) == 104);
+    fat.entry[1].bytes = 1 << 20; /* cut off */
+    CHECK(ts_image_bytes(&fat) == TS_IMAGE_UNKNOWN);
+    fat.bytes = 20;
+    CHECK(ts_image_bytes(&fat) == TS_IMAGE_UNKNOWN);
+    CHECK(ts_image_bytes("x") == TS_IMAGE_UNKNOWN && ts_image_bytes(".version 8.0") == TS_IMAGE_UNKNOWN);
+    CHECK(ts_image_file_bytes("/dev/zero") == TS_IMAGE_UNKNOWN && ts_image_file_bytes("/no/such") == TS_IMAGE_UNKNOWN);
+}
+
+static void what_grows_has_an_end(void) {
+    struct ts_holding more = {.key = 5, .bytes = 30, .thing = TS_CODE}, now;
+    CHECK(ts_ledger_grow(&more, 50, &now) == 30 && now.bytes == 30);
+    CHECK(ts_ledger_grow(&more, 50, &now) == 20 && now.bytes == 50);
+    CHECK(ts_ledger_grow(&more, 50, &now) == 0 && ts_ledger_size() == 1);
+    CHECK(ts_ledger_take(TS_CODE, 5, &now) && now.bytes == 50);
+    CHECK(ts_ledger_grow(&more, 0, &now) == 0 && ts_ledger_size() == 0);
+    ts_ledger_reset();
+}
+
 int main(void) {
+    images_say_what_their_code_takes();
+    what_grows_has_an_end();
     mappings_are_found_beyond_holes();
     fabric_handles_have_names();
     ledger_agrees_with_a_model();
