@@ -157,20 +157,26 @@ CUresult cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode
     return r;
 }
 
-/* This machine draws nothing. */
+/* What is drawn is not simulated: the nodes go where such a capture ends. */
 CUresult cuStreamBeginCaptureToCig(CUstream stream, CUstreamCigCaptureParams *params)
 {
     CUstream s;
     CUresult r = sim_stream(stream, &s);
     NEED(params);
-    return r ? r : CUDA_ERROR_NOT_SUPPORTED;
+    if (r)
+        return r;
+    return sim->config.cig ? begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED, NULL, NULL, 0) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuStreamEndCaptureToCig(CUstream stream)
 {
     CUstream s;
+    CUgraph graph;
     CUresult r = sim_stream(stream, &s);
-    return r ? r : CUDA_ERROR_INVALID_VALUE;
+    if (r)
+        return r;
+    r = sim->config.cig ? cuStreamEndCapture(stream, &graph) : CUDA_ERROR_INVALID_VALUE;
+    return r ? r : cuGraphDestroy(graph);
 }
 
 static void dissolve(Capture *c) /* local lock held */

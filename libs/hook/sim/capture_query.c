@@ -1,6 +1,8 @@
 /* Stream capture: asking about one, and changing what its next node depends on. */
 #include "capture.h"
 
+#include "control.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,9 +30,13 @@ static CUresult info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t 
     return CUDA_SUCCESS;
 }
 
+static uint64_t queries;
+uint64_t cuSimCaptureQueries(void) { return __atomic_load_n(&queries, __ATOMIC_RELAXED); }
+
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
 {
     CUstream s;
+    __atomic_add_fetch(&queries, 1, __ATOMIC_RELAXED);
     return info(stream, status, NULL, &s);
 }
 

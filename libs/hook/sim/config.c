@@ -120,6 +120,7 @@ static void set(SimConfig *c, const char *key, const char *value)
         {"thunks", &c->thunks},               {"nameless", &c->nameless},
         {"lazy", &c->lazy},                   {"mps", &c->mps},             {"bias", &c->bias},
         {"accounting", &c->accounting},       {"multicast", &c->multicast},
+        {"cig", &c->cig},
     };
     uint64_t n = size_of(value);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)

@@ -19,6 +19,7 @@ SIM_CONTROL_API uint64_t cuSimProcessUsed(int card, int pid); /* of one process;
 SIM_CONTROL_API uint64_t cuSimBusy(int card, int pid); /* nanoseconds of kernels on the card so far; pid 0: all processes */
 SIM_CONTROL_API uint64_t cuSimLaunches(int pid);       /* kernels launched by a process */
 SIM_CONTROL_API int cuSimBeginCapture(void *stream);   /* a capture begun by a function that no library in between can know */
+SIM_CONTROL_API uint64_t cuSimCaptureQueries(void);    /* how often this process asked whether a stream is being captured */
 SIM_CONTROL_API uint64_t cuSimRecoveries(void);        /* how often the state was rebuilt after a death */
 SIM_CONTROL_API int cuSimConsistent(void);             /* 1: every card's total equals the sum of its holders */
 

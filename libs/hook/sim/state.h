@@ -63,6 +63,7 @@ typedef struct {
     uint64_t bias;              /* 1: NVML counts a process as busy while it has a kernel on the card, in its turn or not */
     uint64_t accounting;        /* 1: NVML's accounting is on */
     uint64_t multicast;         /* 1: cards have multicast objects */
+    uint64_t cig;               /* 1: a graphics API draws on the cards, and takes captures */
     uint32_t participants;      /* virtual time stands still until so many threads have joined */
     SimCardConfig card[SIM_CARDS];
 } SimConfig;

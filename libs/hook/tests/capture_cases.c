@@ -90,3 +90,62 @@ TEST(a_graph_that_is_captured_again_is_left_alone, "cores=50", VIRTUAL " cuda=13
     EQUAL(CU(cuStreamBeginCaptureToCig)(captured, (CUstreamCigCaptureParams *)&graph), CUDA_ERROR_NOT_SUPPORTED);
     still_measured(f);
 }
+
+enum way { PLAIN, OF_A_THREAD, TO_CIG, TO_CIG_OF_A_THREAD, AGAIN, AGAIN_OF_A_THREAD, WAYS };
+
+static CUresult begin_in(enum way way, CUgraph graph) {
+    CUstreamCigCaptureParams *drawn = (CUstreamCigCaptureParams *)&graph;
+    switch (way) {
+    case PLAIN: return CU(cuStreamBeginCapture_v2)(captured, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    case OF_A_THREAD: return CU(cuStreamBeginCapture_v2_ptsz)(captured, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    case TO_CIG: return CU(cuStreamBeginCaptureToCig)(captured, drawn);
+    case TO_CIG_OF_A_THREAD: return CU(cuStreamBeginCaptureToCig_ptsz)(captured, drawn);
+    case AGAIN: return CU(cuStreamBeginRecaptureToGraph)(captured, CU_STREAM_CAPTURE_MODE_GLOBAL, graph, NULL, NULL);
+    default: return CU(cuStreamBeginRecaptureToGraph_ptsz)(captured, CU_STREAM_CAPTURE_MODE_GLOBAL, graph, NULL, NULL);
+    }
+}
+
+static CUresult end_of(enum way way, CUgraph *graph) {
+    switch (way) {
+    case TO_CIG: return CU(cuStreamEndCaptureToCig)(captured);
+    case TO_CIG_OF_A_THREAD: return CU(cuStreamEndCaptureToCig_ptsz)(captured);
+    case PLAIN:
+    case AGAIN: return CU(cuStreamEndCapture)(captured, graph);
+    default: return CU(cuStreamEndCapture_ptsz)(captured, graph);
+    }
+}
+
+/* Each launch of such a kernel is measured, and counted at once. */
+TEST(what_goes_into_a_capture_of_any_kind_is_not_counted, "cores=50", VIRTUAL " cuda=13050 cig=1") {
+    CUgraph graph = NULL;
+    begin_streams();
+    CUfunction f = kernel(5 * MS);
+    EQUAL(launch(f, captured), 0);
+    EQUAL(CU(cuStreamSynchronize)(captured), 0);
+    for (int way = 0; way < WAYS; way++) {
+        EQUAL(launch(f, captured), 0);
+        EQUAL(CU(cuStreamSynchronize)(captured), 0);
+        uint64_t launches = usage()->slot[0].launches;
+        EQUAL(begin_in(way, graph), 0);
+        EQUAL(launch(f, captured), 0);
+        EQUAL(end_of(way, &graph), 0);
+        EQUAL(usage()->slot[0].launches, launches);
+    }
+}
+
+/* Whether a stream is captured is a call of the driver's, which a launch makes while there are captures only. */
+TEST(after_the_last_capture_no_launch_asks_for_one, "memory=1024", "cuda=13050 cig=1") {
+    uint64_t (*queries)(void) = (uint64_t(*)(void))(uintptr_t)driver_get("cuSimCaptureQueries");
+    CUgraph graph = NULL;
+    begin_streams();
+    CUfunction f = kernel(1000);
+    for (int way = 0; way < WAYS; way++) {
+        EQUAL(begin_in(way, graph), 0);
+        EQUAL(end_of(way, &graph), 0);
+        uint64_t before = queries();
+        for (int i = 0; i < 1000; i++)
+            EQUAL(launch(f, captured), 0);
+        CHECK(queries() - before < 500); /* of those that are measured */
+        EQUAL(CU(cuStreamSynchronize)(captured), 0);
+    }
+}

@@ -91,6 +91,16 @@ TEST(a_file_of_garbage_at_the_start_gives_nothing_until_it_is_valid, NULL, NULL)
     EQUAL(allocate(1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+/* Where nothing is mounted, variables stand in for a file until there is one. */
+TEST(a_file_that_comes_later_counts_instead_of_variables, NULL, NULL) {
+    EQUAL(total_with("CUDA_DEVICE_MEMORY_LIMIT", "3000m"), 3000 * MIB);
+    EQUAL(allocate(100, NULL), 0);
+    set_limits("memory=164");
+    usleep(50000);
+    EQUAL(allocate(64, NULL), 0);
+    EQUAL(allocate(1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 TEST(hc_deleting_the_region_splits_the_accounts, "memory=1024", NULL) {
     begin();
     EQUAL(allocate(600, NULL), 0);

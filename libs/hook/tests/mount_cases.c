@@ -114,6 +114,47 @@ TEST(limits_that_are_mounted_count, "memory=64", NULL) {
     EQUAL(allocate(64, NULL), 0);
 }
 
+/* A container that starts without its limits: they are mounted once its process has found nothing. */
+static void mount_limits_later(void) {
+    char volume[512];
+    EQUAL(unshare(CLONE_NEWNS), 0);
+    snprintf(volume, sizeof volume, "%s/volume", dir());
+    EQUAL(mount(volume, "/usr/local", NULL, MS_BIND, NULL), 0);
+    bind_read_only("agents/libtessera.so", PLACE "/lib/libtessera.so");
+    pid_t pid = fork();
+    if (pid == 0)
+        go_on("inside");
+    wait_for_file("closed");
+    bind_read_only("agents/limits", PLACE "/limits");
+    EQUAL(wait_for(pid), 0);
+}
+
+TEST(a_process_that_starts_before_its_limits_has_nothing_until_they_come, "memory=64", NULL) {
+    size_t unused, total;
+    if (stage_is("")) {
+        with_a_volume();
+        pid_t pid = fork();
+        if (pid == 0) {
+            mount_limits_later();
+            _exit(0);
+        }
+        EQUAL(wait_for(pid), 0);
+        return;
+    }
+    setenv("CUDA_DEVICE_MEMORY_LIMIT", "8g", 1);
+    begin();
+    CUfunction f = kernel(1000);
+    EQUAL(allocate(1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    EQUAL(CU(cuMemGetInfo_v2)(&unused, &total), 0);
+    EQUAL(total, 0);
+    note("closed");
+    EQUAL(CU(cuLaunchKernel)(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), 0); /* held until they are there */
+    EQUAL(CU(cuMemGetInfo_v2)(&unused, &total), 0);
+    EQUAL(total, 64 * MIB);
+    EQUAL(allocate(64, NULL), 0);
+    EQUAL(allocate(1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 /* The other container removes the mount point and puts a file of its own there. */
 static void lose_the_mount(unsigned long volume_flags) {
     with_a_volume();

@@ -88,7 +88,9 @@ static CUmemoryPool import_the_pool(const struct given *given) {
     CUmemoryPool pool;
     CUdeviceptr p;
     EQUAL(CU(cuMemPoolImportFromShareableHandle)(&pool, (void *)(intptr_t)given->fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), 0);
-    EQUAL(CU(cuMemAllocFromPoolAsync)(&p, MIB, pool, NULL), CUDA_ERROR_INVALID_VALUE); /* nobody allocates there but its maker */
+    /* Nobody allocates there but its maker: the driver says so, and nothing is charged or denied, even what does not fit. */
+    EQUAL(CU(cuMemAllocFromPoolAsync)(&p, MIB, pool, NULL), CUDA_ERROR_INVALID_VALUE);
+    EQUAL(CU(cuMemAllocFromPoolAsync)(&p, 4096 * MIB, pool, NULL), CUDA_ERROR_INVALID_VALUE);
     return pool;
 }
 

@@ -86,27 +86,3 @@ TEST(a_launch_on_two_cards_is_counted_on_both, "cores=50", "clock=virtual cards=
         EQUAL(CU(cuLaunchCooperativeKernelMultiDevice)(both, 2, 0), 0);
     CHECK(sim_now() - start > 1000 * MS); /* as the slower of the two allows */
 }
-
-/* A stream's marks go with it: a program that makes a stream for everything goes on being measured. */
-static void many_streams(int first) {
-    begin();
-    for (int i = 0; i < 600; i++) {
-        CUstream stream;
-        EQUAL(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), 0);
-        EQUAL(CU(cuLaunchKernel)(kernel(MS), 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL), 0);
-        EQUAL(CU(cuStreamSynchronize)(stream), 0);
-        EQUAL(first ? CU(cuStreamDestroy)(stream) : CU(cuStreamDestroy_v2)(stream), 0);
-    }
-    CUfunction f = kernel(10 * MS); /* never seen before */
-    uint64_t start = sim_now(), busy = sim_busy(getpid());
-    while (sim_now() - start < 6000 * MS) {
-        EQUAL(CU(cuLaunchKernel)(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), 0);
-        EQUAL(CU(cuStreamSynchronize)(NULL), 0);
-    }
-    double got = 100.0 * (double)(sim_busy(getpid()) - busy) / (double)(sim_now() - start);
-    fprintf(stderr, "    %.1f of 50 %%\n", got);
-    CHECK(got > 47 && got < 53);
-    EQUAL(usage()->slot[0].gaps & TESSERA_GAP_EVENTS, 0);
-}
-TEST(streams_that_go_take_their_marks_along, "cores=50", "clock=virtual") { many_streams(0); }
-TEST(streams_that_go_by_the_first_version_do_too, "cores=50", "clock=virtual") { many_streams(1); }
