@@ -2,8 +2,9 @@
 
 Exit status of `place`: 0 all pods are placed or ask for nothing, 2 some are not or (where cards are
 shown) what was read of them is not clear, 1 bad input. Of `demo`: 0 every promise was kept, 2 some
-were not, 1 it could not be played. A wrong call is 1 everywhere. What a command needs is
-imported when it runs: `place` does not pay for the demo.
+were not, 1 it could not be played. A wrong call is 1 of these and of older commands, 2 of those
+that say so (`errors.USAGE_ERROR`). What a command needs is imported when it runs: `place` does not
+pay for the demo.
 Nothing but the answer goes to standard output.
 """
 
@@ -22,11 +23,12 @@ import msgspec
 
 from tessera_cli import forms, kubeconfig, screen
 from tessera_cli.completion import completion_parser
-from tessera_cli.errors import CommandError, NoDemo
+from tessera_cli.errors import USAGE_ERROR, CommandError, NoDemo, UsageError
 from tessera_cli.explain.command import explain_parser
 from tessera_cli.place.command import place_parser
 from tessera_cli.plan.command import plan_parser
 from tessera_cli.text import print_notice, printable
+from tessera_cli.top.command import top_parser
 from tessera_schema.version import VERSION
 
 BAD_INPUT: Final = 1
@@ -46,9 +48,10 @@ if TYPE_CHECKING:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Exit status 2 means that pods were not placed; a wrong call is bad input."""
+        """A wrong call: 2 where the command has it so, else bad input, for there 2 means that pods
+        were not placed."""
         self.print_usage(sys.stderr)
-        self.exit(BAD_INPUT, f"{self.prog}: error: {message}\n")
+        self.exit(self.get_default("usage_error") or BAD_INPUT, f"{self.prog}: error: {message}\n")
 
 
 def main() -> None:
@@ -94,7 +97,7 @@ def _complain(error: Exception) -> int:
     if os.environ.get(_DEBUG):
         traceback.print_exception(error)
     sys.stderr.write(f"tessera: error: {printable(text)}\n")
-    return BAD_INPUT
+    return USAGE_ERROR if isinstance(error, UsageError) else BAD_INPUT
 
 
 def command_parser() -> argparse.ArgumentParser:
@@ -105,6 +108,7 @@ def command_parser() -> argparse.ArgumentParser:
     place_parser(commands, os.environ)
     _demo_parser(commands)
     explain_parser(commands, os.environ)
+    top_parser(commands, os.environ)
     _events_parser(commands)
     _quota_parser(commands)
     plan_parser(commands, os.environ)
@@ -201,7 +205,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _events(options: argparse.Namespace) -> int:
-    from tessera_cli import event_lines, events
+    from tessera_cli import bus_connection, event_lines, events
     from tessera_runtime.bus.settings import BusSettings
 
     settings = BusSettings(
@@ -214,7 +218,7 @@ def _events(options: argparse.Namespace) -> int:
         tidy=False,
         idle_s=events.IDLE_S,
     )
-    events.check(settings)
+    bus_connection.check(settings)
     shown = events.as_json if options.output == "json" else event_lines.as_line
 
     def put(message: Message) -> None:

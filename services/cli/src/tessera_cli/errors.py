@@ -11,6 +11,12 @@ Refused
 
 from __future__ import annotations
 
+from typing import Final
+
+USAGE_ERROR: Final = 2
+"""Exit status of a wrong call of the commands that have it so; of older ones it is 1, for 2 says
+there that a pod was not placed."""
+
 
 class CommandError(Exception):
     """Nothing was planned. The message names the place, the value and what would do."""
@@ -18,6 +24,10 @@ class CommandError(Exception):
     def __init__(self, *parts: str) -> None:
         """The parts of the message, from the outside in; empty ones are left out."""
         super().__init__(": ".join(part for part in parts if part))
+
+
+class UsageError(CommandError):
+    """The call makes no sense, whatever there is: exit status 2, as kubectl's plugins have it."""
 
 
 class InputUnreadable(CommandError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -16,15 +16,23 @@ TABLE: Final = "table"
 JSON: Final = "json"
 YAML: Final = "yaml"
 NAME: Final = "name"
+WIDE: Final = "wide"
+_FORMS: Final = (TABLE, JSON, YAML, NAME)
+_SAID: Final = {
+    TABLE: "a table", WIDE: "one with more columns", JSON: "all of it as JSON", YAML: "or YAML",
+    NAME: "or names alone",
+}  # fmt: skip
 
 
-def add_forms(command: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
-    """Add the options that choose among all four."""
+def add_forms(
+    command: argparse.ArgumentParser, environ: Mapping[str, str], some: Sequence[str] = _FORMS
+) -> None:
+    """Add the options that choose among these forms."""
     command.set_defaults(sized=bool(environ.get("COLUMNS")))
-    command.add_argument(
-        "-o", "--output", choices=(TABLE, JSON, YAML, NAME), default=TABLE,
-        help="a table, all of it as JSON or YAML, or names alone",
-    )  # fmt: skip
+    said = "a table, all of it as JSON or YAML, or names alone"
+    if tuple(some) != _FORMS:
+        said = ", ".join(_SAID[form] for form in some).replace(", or", " or", 1)
+    command.add_argument("-o", "--output", choices=some, default=TABLE, help=said)
     command.add_argument(
         "--no-headers", action="store_true", help="a table without the heads of its columns"
     )

@@ -1,0 +1,192 @@
+"""Takes in what is read of a cluster, and puts it into rows (`tessera_core.occupancy`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from tessera_core.occupancy.occupancy import Occupancy
+from tessera_core.occupancy.summaries import CardNode, CardPod, read_node, read_pod
+from tessera_core.registry.registry import DialectRegistry
+from tessera_core.reports.agents import AgentReports, ReceivedReport
+from tessera_core.reports.doubts import Doubt
+from tessera_runtime.bus.api import Message
+from tessera_runtime.kube.reflector import WatchEventType
+from tessera_schema import subjects
+
+MOST_NOTICES: Final = 8
+
+
+class ClusterFeed:
+    """One cluster. Reports count as every service counts them (`tessera_core.reports`)."""
+
+    def __init__(self, registry: DialectRegistry) -> None:
+        """Nothing is known yet."""
+        self.occupancy = Occupancy()
+        self.registry = registry
+        self.doubted = 0
+        """Reports, or parts of them, that do not count."""
+        self.messages = 0
+        self.usage_came = asyncio.Event()
+        """Set with each message of usage."""
+        self.notices: list[str] = []
+        """Objects that were left out, and why; the first few."""
+        self._reports: AgentReports | None = None
+        self._states: AgentReports | None = None
+        self._nodes: dict[str, CardNode] = {}
+        self._cluster = ""
+        self._unsettled: dict[str, tuple[Message, float]] = {}
+        """Subject -> the newest usage message of it, and when it came."""
+
+    # -- what the API server has
+
+    def node(self, raw: bytes) -> CardNode:
+        """Raises msgspec.DecodeError."""
+        return read_node(self.registry, raw)
+
+    def pod(self, raw: bytes) -> CardPod:
+        """Raises msgspec.DecodeError. Nodes have been read before."""
+        return read_pod(self.registry, raw, self.occupancy.cards_on)
+
+    def put_nodes(self, nodes: Iterable[CardNode]) -> None:
+        """All nodes that there are."""
+        found = {node.name: node for node in nodes}
+        for name in self._nodes.keys() - found.keys():
+            self.remove_node(name)
+        for node in found.values():
+            self.put_node(node)
+
+    def put_node(self, node: CardNode) -> None:
+        """A node as it is now; one that has not changed costs nothing."""
+        if self._nodes.get(node.name) == node:
+            return
+        self._nodes[node.name] = node
+        self.occupancy.put_node(node)
+        for reports in (self._reports, self._states):
+            if reports is not None:
+                reports.know(node.name, node.cards, node.voices)
+
+    def remove_node(self, name: str) -> None:
+        """The node is gone."""
+        self._nodes.pop(name, None)
+        self.occupancy.remove_node(name)
+        for reports in (self._reports, self._states):
+            if reports is not None:
+                reports.forget(name)
+
+    def put_pods(self, pods: Iterable[CardPod]) -> None:
+        """All pods that there are."""
+        found = list(pods)
+        gone = set(self.occupancy.pods()).difference(pod.uid for pod in found)
+        for uid in gone:
+            self.occupancy.remove_pod(uid)
+        for pod in found:
+            self.occupancy.put_pod(pod)
+
+    def left_out(self, what: str) -> None:
+        """An object that cannot be read."""
+        if len(self.notices) < MOST_NOTICES:
+            self.notices.append(what)
+
+    # -- what agents report
+
+    def serves(self, cluster: str) -> None:
+        """From now on reports of this cluster count."""
+        self._cluster = cluster
+        self._reports = AgentReports(cluster, self.registry.vendors, self._doubt)
+        self._states = AgentReports(cluster, self.registry.vendors, self._doubt)
+        for node in self._nodes.values():
+            self._reports.know(node.name, node.cards, node.voices)
+            self._states.know(node.name, node.cards, node.voices)
+
+    @property
+    def reporting(self) -> set[str]:
+        """Nodes with an agent whose reports can be checked: it shows a key."""
+        return {node.name for node in self._nodes.values() if any(node.voices.values())}
+
+    def take_usage(self, message: Message, now: float) -> None:
+        """A usage message, whatever it is worth; `now` in seconds of a steady clock. It is looked
+        into by `settle`: agents of 5,000 nodes say more in a second than can be checked in one."""
+        self.messages += 1
+        self._unsettled[message.subject] = message, now  # an older one of the node keeps its turn
+        self.usage_came.set()
+
+    def settle(self, most: int | None = None, first: Iterable[str] = ()) -> None:
+        """Count usage messages that have come: those of the nodes that are to be `first`, then up
+        to `most` others, the longest waiting first; without `most` all of them."""
+        if self._reports is None:
+            return
+        for node in first:
+            self._count(subjects.usage(self._cluster, node), self._reports)
+        for subject in list(islice(self._unsettled, most)):
+            self._count(subject, self._reports)
+
+    def _count(self, subject: str, reports: AgentReports) -> None:
+        message, came = self._unsettled.pop(subject, (None, 0.0))
+        if message is not None:
+            with suppress(msgspec.DecodeError):
+                usage = reports.usage(_report(message), self.occupancy.grant_of)
+                if usage is not None:
+                    self.occupancy.put_usage(usage, came)
+
+    def take_state(self, message: Message) -> None:
+        """A device state, whatever it is worth."""
+        self.messages += 1
+        if self._states is not None:
+            with suppress(msgspec.DecodeError):
+                state = self._states.state(_report(message))
+                if state is not None:
+                    self.occupancy.put_state(state)
+
+    def _doubt(self, node: str, doubt: Doubt, what: str) -> None:
+        del node, doubt, what
+        self.doubted += 1
+
+
+class NodeFeed:
+    """A reflector's handler."""
+
+    def __init__(self, feed: ClusterFeed) -> None:
+        self._feed = feed
+
+    def on_list(self, items: list[CardNode], started: float, now: float) -> None:
+        """See `Handler.on_list`."""
+        del started, now
+        self._feed.put_nodes(items)
+
+    def on_event(self, change: WatchEventType, item: CardNode, now: float) -> None:
+        """See `Handler.on_event`."""
+        del now
+        if change is WatchEventType.DELETED:
+            self._feed.remove_node(item.name)
+        else:
+            self._feed.put_node(item)
+
+
+class PodFeed:
+    """A reflector's handler."""
+
+    def __init__(self, feed: ClusterFeed) -> None:
+        self._feed = feed
+
+    def on_list(self, items: list[CardPod], started: float, now: float) -> None:
+        """See `Handler.on_list`."""
+        del started, now
+        self._feed.put_pods(items)
+
+    def on_event(self, change: WatchEventType, item: CardPod, now: float) -> None:
+        """See `Handler.on_event`."""
+        del now
+        if change is WatchEventType.DELETED:
+            self._feed.occupancy.remove_pod(item.uid)
+        else:
+            self._feed.occupancy.put_pod(item)
+
+
+def _report(message: Message) -> ReceivedReport:
+    return ReceivedReport(subject=message.subject, envelope=message.envelope, data=message.data)
