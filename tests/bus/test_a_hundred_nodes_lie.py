@@ -281,7 +281,7 @@ async def test_nothing_of_it_counts_elsewhere_or_stays(tmp_path: Path) -> None:
         await stage.quota.evaluator.evaluate()
         evaluated = stage.quota.evaluator.statuses["default/q"]
         assert (evaluated.phase, evaluated.seen.memory, evaluated.hours.seen) == ("Within", "0", 0)
-        assert stage.quota.usage.measured() == {}
+        assert stage.quota.usage.namespaces == frozenset()
         assert at_once(stage.rebalancer.measured()) == []
         assert not set(stage.rebalancer.publisher.published) & set(HONEST)
         assert set(stage.rebalancer.usage.smoother.nodes()) <= set(map(liar, range(LIARS)))

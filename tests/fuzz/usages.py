@@ -112,11 +112,11 @@ def check(smoothing: type[Smoother], reported: Published) -> None:
             if counted is not None:
                 smoother.take(counted, now)
         _sound(smoother, now)
-        seconds = usage.gpu_seconds(["team"], "")
-        assert usage.gpu_seconds(["other"], "") == 0, "of pods that are not there"
+        seconds = sum(usage.gpu_seconds("team").values())
+        assert not usage.gpu_seconds("other"), "of pods that are not there"
         most_s = len(GRANTS) * (now - 100 + LONGEST_S)
         assert 0 <= seconds <= most_s, f"{seconds} s of GPU time in {most_s} s"
-        for measured in usage.measured().values():
+        for measured in (m for n in usage.namespaces for m in usage.measured(n).values()):
             assert all(0 <= figure < 2**40 for figure in measured), measured
         usage.forget()
 

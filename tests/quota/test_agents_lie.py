@@ -171,6 +171,7 @@ async def test_names_that_are_made_up_are_not_stored() -> None:
             await report(cluster, *names, a_use(uid, cores_percent=10, memory_bytes=100 * MIB))
             await report(cluster, *names, node=f"node-{n}")
             await asyncio.sleep(0.1)
-        assert set(quota.usage.measured()) == {("default", VENDOR)}
-        assert set(quota.usage.last_active()) == {uid}
+        assert quota.usage.namespaces == {"default"}
+        assert set(quota.usage.measured("default")) == {VENDOR}
+        assert quota.usage.pods == {uid}
         assert doubted(quota) == {"pod": 300, "node": 300}

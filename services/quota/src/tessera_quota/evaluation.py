@@ -8,45 +8,28 @@ service is away.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, NoReturn
+from collections.abc import Callable
+from typing import Final, NoReturn
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.throttle import ThrottlePhase
-from tessera_core.quota.allowance import QuotaUsage, Uses
-from tessera_core.quota.status import Measured, amounts, excess, parts, quantity, waiting
+from tessera_core.quota.status import amounts, excess, parts, quantity, waiting
 from tessera_quota.events import QuotaEvents
-from tessera_quota.idle_grants import idle_grant, idle_pods
+from tessera_quota.group_use import RoundUse
+from tessera_quota.idle_grants import idle_grant
 from tessera_quota.pods import QuotaPods
 from tessera_quota.quota_objects import AcceleratorQuotaSummary, QuotaObjects
 from tessera_quota.quota_state import PhaseChange, QuotaState
 from tessera_quota.settings import QuotaSettings
-from tessera_quota.usage import Key, UsageListener
+from tessera_quota.usage import UsageListener
 from tessera_runtime.clock import Clock
 from tessera_runtime.kube import timestamps
-from tessera_schema.quotas import Limit, MeasuredUse, QuotaStatus
+from tessera_schema.quotas import MeasuredUse, QuotaStatus
 
 _FORGET_EVERY: Final = 60
 """Evaluations between two looks for nodes that are gone."""
-
-
-class Measurements(Struct, frozen=True, kw_only=True):
-    """What was measured, as one evaluation of all quotas sees it."""
-
-    use: Mapping[Key, Measured]
-    active: Mapping[str, float]
-    """Pod uid -> Unix time of its last GPU time."""
-
-
-class _GrantedUse(NamedTuple):
-    used: Uses
-    assumed: Uses
-    """The part of it that has not started."""
-    silent: int
-    """Running pods of which nothing was measured lately."""
 
 
 class QuotaEvaluator:
@@ -87,17 +70,25 @@ class QuotaEvaluator:
                 await self.evaluate()
                 await asyncio.sleep(self._settings.count.every_s)
             self._usage.forget()
-            self._events.keep_only(self._usage.last_active().keys())
+            self._events.forget_idle(lambda uid: self._usage.last_active(uid) is not None)
 
     async def evaluate(self) -> None:
         """Evaluate every quota once; other tasks on the loop run in between."""
-        measured = Measurements(use=self._usage.measured(), active=self._usage.last_active())
+        idle_before = self._clock.time() - self._settings.count.idle_s
+        use = RoundUse(self._pods, self._usage, idle_before, self._events.publish_idle)
         for key in list(self.objects.known):
+            await use.read(self._group(key))
             quota = self.objects.known.get(key)
             if quota is not None:
-                self.statuses[key] = self._status(self._resolved(quota), measured)
+                self.statuses[key] = self._status(self._resolved(quota), use)
             await asyncio.sleep(0)
         self.evaluated.set()
+
+    def _group(self, key: str) -> tuple[str, ...]:
+        """The namespaces of a quota."""
+        quota = self.objects.known.get(key)
+        limit = None if quota is None else self._resolved(quota).limit
+        return () if limit is None else limit.group
 
     def _remove(self, quota: AcceleratorQuotaSummary) -> None:
         self.statuses.pop(quota.key, None)
@@ -112,7 +103,7 @@ class QuotaEvaluator:
             return quota
         return replace(quota, limit=self._ledger.resolved(quota.limit))
 
-    def _status(self, quota: AcceleratorQuotaSummary, measured: Measurements) -> QuotaStatus:
+    def _status(self, quota: AcceleratorQuotaSummary, round_use: RoundUse) -> QuotaStatus:
         wall, now = self._clock.time(), self._now()
         state = self._states.get(quota.key)
         if state is None:
@@ -123,48 +114,31 @@ class QuotaEvaluator:
             status = _phase_status(quota, state, "")
             self._publish(quota, status, change, now)
             return status
-        granted = self._granted(limit, measured)
-        state.count(
-            parts(limit, granted.used), self._usage.gpu_seconds(limit.group, limit.vendor), now
-        )
-        use = _measured(limit, measured.use)
+        use = round_use.of(limit.group)
+        measured = use.measured_by(limit.vendor)
+        state.count(parts(limit, use.used), use.gpu_seconds_of(limit.vendor), now)
         message = ""
         if limit.group:
-            message = excess(self._ledger.allowance(limit.group[0]), limit, use)
+            message = excess(self._ledger.own_allowance(limit), limit, measured)
         throttles = quota.cores_percent < 100
         change = state.evaluate(message, quota.after_s, throttles=throttles, wall=wall, now=now)
         count = self._settings.count
-        idle = idle_pods(self._pods, limit, measured.active, wall - count.idle_s)
-        requests = (each for name in limit.group for each in self._pods.waiting(name))
+        idle = round_use.idle(limit)
         status = replace(
             _phase_status(quota, state, message),
-            used=amounts(limit, granted.used),
-            assumed=amounts(limit, granted.assumed),
-            waiting=waiting(limit, requests),
+            used=amounts(limit, use.used),
+            assumed=amounts(limit, use.assumed),
+            waiting=waiting(limit, use.pending),
             seen=MeasuredUse(
-                memory=quantity(use.memory_bytes),
-                cores=round(use.cores_percent, 1),
-                silent=granted.silent,
+                memory=quantity(measured.memory_bytes),
+                cores=round(measured.cores_percent, 1),
+                silent=use.silent,
             ),
             idle_pods=len(idle),
-            idle=tuple(idle_grant(*each) for each in idle[: count.idle_shown]),
+            idle=tuple(idle_grant(each) for each in idle[: count.idle_shown]),
         )
         self._publish(quota, status, change, now)
-        for pod, since, _ in idle:
-            self._events.publish_idle(pod, since)
         return status
-
-    def _granted(self, limit: Limit, measured: Measurements) -> _GrantedUse:
-        used: dict[tuple[str, str], QuotaUsage] = {}
-        assumed: dict[tuple[str, str], QuotaUsage] = {}
-        silent = 0
-        for namespace in limit.group:
-            for pod, entry in self._pods.holding(namespace):
-                silent += pod.runs and pod.uid not in measured.active
-                for total in (used,) if pod.runs else (used, assumed):
-                    for key, use in entry.uses.items():
-                        total[key] = total.get(key, QuotaUsage()).plus(use)
-        return _GrantedUse(used, assumed, silent)
 
     def _publish(
         self, quota: AcceleratorQuotaSummary, status: QuotaStatus, change: PhaseChange, now: float
@@ -196,11 +170,3 @@ def _phase_status(quota: AcceleratorQuotaSummary, state: QuotaState, message: st
         problem=quota.problem,
         hours=state.hours,
     )
-
-
-def _measured(limit: Limit, use: Mapping[Key, Measured]) -> Measured:
-    mine = [
-        each for (namespace, vendor), each in use.items()
-        if namespace in limit.group and limit.vendor in ("", vendor)
-    ]  # fmt: skip
-    return Measured(sum(m.memory_bytes for m in mine), sum(m.cores_percent for m in mine))

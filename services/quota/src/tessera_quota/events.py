@@ -6,11 +6,11 @@ The status on the object is what lasts: a reader that missed the message finds i
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable
 from typing import Final
 
 from tessera_core.quota.objects import VERSION
-from tessera_quota.pods import QuotaPodSummary
+from tessera_quota.idle_grants import IdlePod
 from tessera_quota.quota_objects import AcceleratorQuotaSummary
 from tessera_quota.quota_state import PhaseChange
 from tessera_runtime import logs
@@ -78,8 +78,9 @@ class QuotaEvents:
         _log.info("quota gone", quota=quota.key)
         self._send(_restored(quota))
 
-    def publish_idle(self, pod: QuotaPodSummary, since: float) -> None:
-        """Record once that a pod's cards are idle since a Unix time."""
+    def publish_idle(self, idle: IdlePod) -> None:
+        """Record once that a pod's cards are idle."""
+        pod, since, _ = idle
         if self._idle.get(pod.uid) == since:
             return
         self._idle[pod.uid] = since
@@ -87,9 +88,9 @@ class QuotaEvents:
         text = f"holds cards and has used no GPU time since {timestamps.format_time(since)}"
         self._events.record(about, "IdleGrant", text)
 
-    def keep_only(self, uids: Set[str]) -> None:
-        """Forget all other idle pods."""
-        for uid in self._idle.keys() - uids:
+    def forget_idle(self, is_measured: Callable[[str], bool]) -> None:
+        """Forget the pods of which nothing is measured any more."""
+        for uid in [uid for uid in self._idle if not is_measured(uid)]:
             del self._idle[uid]
 
     def _event(

@@ -5,38 +5,29 @@ A pod of which nothing was measured lately is not called idle: its use is unknow
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from tessera_core.ledger.entries import LedgerEntry
-from tessera_core.quota.status import amounts, counts
-from tessera_quota.pods import QuotaPods, QuotaPodSummary
+from tessera_core.quota.status import amounts
+from tessera_quota.pods import QuotaPodSummary
 from tessera_runtime.kube import timestamps
 from tessera_schema.quotas import IdleGrant, Limit
 
 _ALL: Final = Limit(namespace="", source="every card")
-IdlePod = tuple[QuotaPodSummary, float, LedgerEntry]
-"""A pod, the Unix time since which it is idle, and its entry in the ledger."""
 
 
-def idle_pods(
-    pods: QuotaPods, limit: Limit, active: Mapping[str, float], before: float
-) -> list[IdlePod]:
-    """The pods that the limit counts and that have had no GPU time since `before` (Unix time), the
-    one that is idle longest first. `active` has the Unix time of each pod's last GPU time."""
-    found = []
-    for namespace in limit.group:
-        for pod, entry in pods.holding(namespace):
-            if not pod.runs or not pod.started or pod.uid not in active:
-                continue
-            since = max(active[pod.uid], pod.started)
-            if since <= before and counts(limit, entry.uses):
-                found.append((pod, since, entry))
-    return sorted(found, key=lambda each: (each[1], each[0].name))
+class IdlePod(NamedTuple):
+    """A pod whose cards do nothing."""
+
+    pod: QuotaPodSummary
+    since: float
+    """Unix time."""
+    entry: LedgerEntry
 
 
-def idle_grant(pod: QuotaPodSummary, since: float, entry: LedgerEntry) -> IdleGrant:
+def idle_grant(idle: IdlePod) -> IdleGrant:
     """An idle pod as a status shows it."""
+    pod, since, entry = idle
     total = amounts(_ALL, entry.uses)
     return IdleGrant(
         pod=f"{pod.namespace}/{pod.name}",

@@ -5,6 +5,7 @@ Only this service writes them. What could not be written is written with the nex
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -24,6 +25,8 @@ from tessera_schema.annotation_keys import GROUP
 from tessera_schema.quotas import Hours, MeasuredUse, QuotaStatus
 
 _log: Final = logs.named("tessera.quota.status")
+_AT_ONCE: Final = 200
+"""Statuses compared before other tasks on the loop run: some milliseconds."""
 Written = tuple[str, QuotaStatus, float]
 """The object's uid, what was written on it, and when."""
 
@@ -55,9 +58,11 @@ class StatusWriter:
             known = self._evaluator.objects.known
             for key in self._written.keys() - known.keys():
                 del self._written[key]
-            for key, status in list(self._evaluator.statuses.items()):
+            for number, (key, status) in enumerate(list(self._evaluator.statuses.items()), 1):
                 if key in known and self._due(known[key], status):
                     await self._write(known[key], status)
+                if not number % _AT_ONCE:
+                    await asyncio.sleep(0)
 
     def _due(self, quota: AcceleratorQuotaSummary, status: QuotaStatus) -> bool:
         uid, before, at = self._written.get(quota.key, (quota.of.uid, quota.status, -1e9))

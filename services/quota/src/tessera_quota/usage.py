@@ -2,12 +2,14 @@
 
 Throttling depends on it, so it counts as `tessera_core.reports` says: for containers that hold
 shares on that node, as much as their cards have, and for no longer than time has passed.
+
+Sums are kept up to date message by message, so an answer costs the same however many nodes report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -22,20 +24,44 @@ from tessera_schema.messages.device_reports import ContainerUse, NodeUsage
 LONGEST_S: Final = 60.0
 """An interval that claims to be longer is not believed to be. An agent's intervals together may be
 as much ahead of the time that has passed: what waited for NATS comes at once."""
-Key = tuple[str, str]
-"""Namespace and vendor."""
+_PARTS: Final = 1_000_000
+"""Of a percent: what is added and taken away again is counted in whole numbers."""
+AgentKey = tuple[str, str]
+"""Node and vendor."""
 
 
-class _Agent(Struct):
+class _Sum(NamedTuple):
+    """What containers use."""
+
+    containers: int = 0
+    memory_bytes: int = 0
+    cores_parts: int = 0
+    """Of GPU time, in millionths of a percent of a card."""
+
+    def plus(self, other: _Sum, sign: int = 1) -> _Sum:
+        """The sum, or with sign -1 the difference."""
+        return _Sum(*(a + sign * b for a, b in zip(self, other, strict=True)))
+
+    @property
+    def measured(self) -> Measured:
+        """As statuses show it."""
+        return Measured(self.memory_bytes, self.cores_parts / _PARTS)
+
+
+class _Agent(Struct, eq=False):
     """What one agent measured."""
 
+    key: AgentKey
     began: float
     """Loop time of its first report."""
     at: float
     """Loop time of its newest report."""
-    usage: NodeUsage
     counted_s: float = 0.0
     """Sum of the intervals that were believed."""
+    use: Mapping[str, _Sum] = {}
+    """Namespace -> what its newest report says of it."""
+    pods: frozenset[str] = frozenset()
+    """Uids of the pods that its newest report measures."""
 
 
 class UsageListener:
@@ -51,9 +77,16 @@ class UsageListener:
         self._grant_of = grant_of
         self._now = now
         self._stale_s = stale_s
-        self._agents: dict[tuple[str, str], _Agent] = {}
+        self._agents: dict[AgentKey, _Agent] = {}
+        self._fresh: dict[AgentKey, _Agent] = {}
+        """Those whose newest report counts, the oldest report first."""
+        self._use: dict[str, dict[str, _Sum]] = {}
+        """Namespace -> vendor -> what these reports add up to."""
+        self._by: dict[str, tuple[_Agent, ...]] = {}
+        """Pod -> agents whose newest report measures it."""
         self._pods: dict[str, dict[str, float]] = {}
-        self._seconds: dict[Key, float] = {}
+        self._seconds: dict[str, dict[str, float]] = {}
+        """Namespace -> vendor -> GPU time."""
 
     async def listen(self, bus: Bus, cluster: str) -> None:
         """Receive what every node reports, for ever."""
@@ -73,70 +106,127 @@ class UsageListener:
             return
         if usage is None:
             return
-        interval_s = self._interval(usage)
+        agent, interval_s = self._interval(usage)
+        self._count_out(agent)
+        agent.use = _by_namespace(usage)
+        self._count_in(agent)
+        self._set_pods(agent, frozenset(container.uid for container in usage.containers))
         for container in usage.containers:
             self._count(container, usage, interval_s)
 
-    def gpu_seconds(self, namespaces: Iterable[str], vendor: str) -> float:
-        """GPU time measured since the start; an empty vendor is all of them."""
-        return sum(
-            self._seconds[key] for key in self._seconds
-            if key[0] in namespaces and vendor in ("", key[1])
-        )  # fmt: skip
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """Those in which something is measured now."""
+        self._drop_stale()
+        return frozenset(self._use)
 
-    def measured(self) -> dict[Key, Measured]:
-        """What is used now, by namespace and vendor."""
-        found: dict[Key, Measured] = {}
-        for usage in self._fresh():
-            for container in usage.containers:
-                key = container.namespace, usage.vendor
-                memory, cores = found.get(key, Measured())
-                memory += sum(card.memory_bytes for card in container.cards)
-                cores += sum(card.cores_percent for card in container.cards)
-                found[key] = Measured(memory, cores)
-        return found
+    @property
+    def pods(self) -> frozenset[str]:
+        """Uids of the pods that the newest reports measure."""
+        return frozenset(self._by)
 
-    def last_active(self) -> dict[str, float]:
-        """Pod uid -> Unix time of its last GPU time, 0 = never, of pods measured lately."""
-        return {
-            container.uid: max(self._pods.get(container.uid, {}).values(), default=0)
-            for usage in self._fresh()
-            for container in usage.containers
-        }
+    def measured(self, namespace: str) -> dict[str, Measured]:
+        """Vendor -> what is used now in a namespace."""
+        self._drop_stale()
+        return {vendor: each.measured for vendor, each in self._use.get(namespace, {}).items()}
+
+    def gpu_seconds(self, namespace: str) -> Mapping[str, float]:
+        """Vendor -> GPU time measured in a namespace since the start."""
+        return self._seconds.get(namespace, {})
+
+    def last_active(self, uid: str) -> float | None:
+        """Unix time of a pod's last GPU time, 0 = never; None = it was not measured lately."""
+        oldest = self._now() - self._stale_s
+        if all(agent.at < oldest for agent in self._by.get(uid, ())):
+            return None
+        return max(self._pods[uid].values())
 
     def forget(self) -> None:
         """Drop nodes that have been silent for long, and pods and namespaces that are not
         measured any more."""
-        now = self._now()
-        for key, agent in list(self._agents.items()):
-            if now - agent.at > max(600.0, 2 * self._stale_s):
-                del self._agents[key]
-                self._reports.silent(*key)
-        uses = [(c, a.usage.vendor) for a in self._agents.values() for c in a.usage.containers]
-        for uid in self._pods.keys() - {container.uid for container, _ in uses}:
+        oldest = self._now() - max(600.0, 2 * self._stale_s)
+        for agent in [agent for agent in self._agents.values() if agent.at < oldest]:
+            self._count_out(agent)
+            self._set_pods(agent, frozenset())
+            del self._agents[agent.key]
+            self._reports.silent(*agent.key)
+        for uid in self._pods.keys() - self._by.keys():
             del self._pods[uid]
-        for of in self._seconds.keys() - {(container.namespace, of) for container, of in uses}:
-            del self._seconds[of]
+        measured = {(name, a.key[1]) for a in self._agents.values() for name in a.use}
+        for namespace, by_vendor in list(self._seconds.items()):
+            for vendor in [each for each in by_vendor if (namespace, each) not in measured]:
+                del by_vendor[vendor]
+            if not by_vendor:
+                del self._seconds[namespace]
 
-    def _fresh(self) -> Iterable[NodeUsage]:
-        now = self._now()
-        return [a.usage for a in self._agents.values() if now - a.at <= self._stale_s]
-
-    def _interval(self, usage: NodeUsage) -> float:
-        """The seconds that the report is believed to cover."""
+    def _interval(self, usage: NodeUsage) -> tuple[_Agent, float]:
+        """The agent, and the seconds that its report is believed to cover."""
         now, key = self._now(), (usage.node, usage.vendor)
-        agent = self._agents.setdefault(key, _Agent(now, now, usage))
-        agent.at, agent.usage = now, usage
+        agent = self._agents.get(key)
+        if agent is None:
+            agent = self._agents[key] = _Agent(key, now, now)
+        agent.at = now
         passed_s = now - agent.began + LONGEST_S - agent.counted_s
         interval_s = min(usage.interval_s, LONGEST_S, max(passed_s, 0))
         agent.counted_s += interval_s
-        return interval_s
+        return agent, interval_s
 
     def _count(self, container: ContainerUse, usage: NodeUsage, interval_s: float) -> None:
-        key = container.namespace, usage.vendor
+        by_vendor = self._seconds.setdefault(container.namespace, {})
         busy = sum(card.cores_percent for card in container.cards)
-        self._seconds[key] = self._seconds.get(key, 0) + busy / 100 * interval_s
+        by_vendor[usage.vendor] = by_vendor.get(usage.vendor, 0) + busy / 100 * interval_s
         active = max((card.last_active for card in container.cards), default=0.0)
         if busy:
             active = max(active, usage.at)
         self._pods.setdefault(container.uid, {})[container.container] = min(active, usage.at)
+
+    # -- what is used now
+
+    def _drop_stale(self) -> None:
+        """Take out the reports that count no more: each is looked at once."""
+        oldest = self._now() - self._stale_s
+        while self._fresh:
+            agent = next(iter(self._fresh.values()))
+            if agent.at >= oldest:
+                return
+            self._count_out(agent)
+
+    def _count_in(self, agent: _Agent) -> None:
+        self._fresh[agent.key] = agent
+        for namespace, use in agent.use.items():
+            by_vendor = self._use.setdefault(namespace, {})
+            by_vendor[agent.key[1]] = by_vendor.get(agent.key[1], _Sum()).plus(use)
+
+    def _count_out(self, agent: _Agent) -> None:
+        if self._fresh.pop(agent.key, None) is None:
+            return
+        for namespace, use in agent.use.items():
+            left = self._use[namespace][agent.key[1]].plus(use, -1)
+            if left.containers:
+                self._use[namespace][agent.key[1]] = left
+            else:
+                del self._use[namespace][agent.key[1]]
+                if not self._use[namespace]:
+                    del self._use[namespace]
+
+    def _set_pods(self, agent: _Agent, pods: frozenset[str]) -> None:
+        """The agent measures these, and no others any more."""
+        for uid in agent.pods - pods:
+            left = tuple(each for each in self._by[uid] if each is not agent)
+            if left:
+                self._by[uid] = left
+            else:
+                del self._by[uid]
+        for uid in pods - agent.pods:
+            self._by[uid] = (*self._by.get(uid, ()), agent)
+        agent.pods = pods
+
+
+def _by_namespace(usage: NodeUsage) -> dict[str, _Sum]:
+    found: dict[str, _Sum] = {}
+    for container in usage.containers:
+        cores = sum(card.cores_percent for card in container.cards)
+        memory = sum(card.memory_bytes for card in container.cards)
+        use = _Sum(1, memory, round(cores * _PARTS))
+        found[container.namespace] = found.get(container.namespace, _Sum()).plus(use)
+    return found

@@ -78,6 +78,10 @@ class Ledger:
         """What the namespace's quota leaves its next pod."""
         return self._quota.allowance(namespace)
 
+    def own_allowance(self, limit: Limit) -> Allowance:
+        """What this one of the limits alone holds its group to."""
+        return self._quota.own_allowance(limit)
+
     # -- nodes and limits
 
     def put_node(self, node: str, cards: Sequence[Card]) -> None:

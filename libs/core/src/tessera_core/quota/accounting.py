@@ -5,7 +5,7 @@ Limits, counts and asks may come in any order: the outcome is the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -50,6 +50,12 @@ class QuotaAccounting:
         self.lent = 0
         """Changes whenever what is lent or borrowed does."""
         self._limits: dict[str, list[Limit]] = {}
+        self._resolved: dict[Key, tuple[Limit, Limit]] = {}
+        """Each limit as it was set, and with the namespaces that it selects."""
+        self._groups: dict[str, set[tuple[str, ...]]] = {}
+        """Namespace -> the groups of several namespaces that it is in."""
+        self._group_uses: dict[tuple[str, ...], Uses] = {}
+        """What these use, until one of their namespaces uses something else."""
         self._pools = BorrowingPools()
         self._uses: dict[str, dict[tuple[str, str], QuotaUsage]] = {}
         self._asks: dict[str, _Request] = {}
@@ -57,7 +63,9 @@ class QuotaAccounting:
 
     def set_limits(self, limits: Iterable[Limit]) -> None:
         """Replace all limits."""
-        self._all = list(limits)
+        before, self._all = self._all, list(limits)
+        if before == self._all:
+            return
         self._selects = any(limit.selector is not None for limit in self._all)
         self._settle()
 
@@ -76,7 +84,8 @@ class QuotaAccounting:
 
     def resolved(self, limit: Limit) -> Limit:
         """The limit with the namespaces that it selects, as far as they are known."""
-        return self._with_selected(limit)
+        known = self._resolved.get(key_of(limit))
+        return known[1] if known is not None and known[0] == limit else self._with_selected(limit)
 
     def used(self, limit: Limit) -> QuotaUsage:
         """What the limit's group uses of what it counts."""
@@ -85,9 +94,14 @@ class QuotaAccounting:
     def _settle(self) -> None:
         limits = [self._with_selected(limit) for limit in self._all]
         self._limits, self._pools = {}, BorrowingPools(limits)
+        pairs = zip(self._all, limits, strict=True)
+        self._resolved = {key_of(limit): (limit, resolved) for limit, resolved in pairs}
+        self._groups, self._group_uses = {}, {}
         for limit in limits:
             for namespace in limit.group:
                 self._limits.setdefault(namespace, []).append(limit)
+                if len(limit.group) > 1:
+                    self._groups.setdefault(namespace, set()).add(limit.group)
         self._requested = {}
         for ask in self._asks.values():
             self._count_request(ask, 1)
@@ -97,6 +111,8 @@ class QuotaAccounting:
     def count(self, namespace: str, uses: Uses, sign: int = 1) -> None:
         """Add use, or with sign -1 take it back."""
         _count(self._uses, namespace, uses, sign)
+        for group in self._groups.get(namespace, ()):
+            self._group_uses.pop(group, None)
         self._lend(namespace)
 
     def set_pending(self, uid: str, namespace: str, uses: Uses) -> bool:
@@ -126,13 +142,27 @@ class QuotaAccounting:
 
     def allowance(self, namespace: str) -> Allowance:
         """What the namespace's next pod is held to."""
-        if self._selects and self._namespaces is not None and namespace not in self._namespaces:
+        if self._is_closed(namespace):
             closed = Limit(
                 namespace=namespace, cards=0,
                 source=f"Namespace {namespace}, whose labels are not known yet,",
             )  # fmt: skip
             return Allowance([closed], {})
-        limited = self._limits.get(namespace)
+        return self._allowance(namespace, self._limits.get(namespace, ()))
+
+    def own_allowance(self, limit: Limit) -> Allowance:
+        """What this one of the limits alone holds its group to, with what it lends and borrows."""
+        _, resolved = self._resolved.get(key_of(limit), (limit, None))
+        if resolved is None or not resolved.group or self._is_closed(resolved.group[0]):
+            return NO_LIMITS
+        return self._allowance(resolved.group[0], [resolved])
+
+    def _is_closed(self, namespace: str) -> bool:
+        """Whether limits select by labels and those of the namespace are not known."""
+        known = self._namespaces
+        return self._selects and known is not None and namespace not in known
+
+    def _allowance(self, namespace: str, limited: Sequence[Limit]) -> Allowance:
         if not limited:
             return NO_LIMITS
         limits: list[Limit] = []
@@ -154,7 +184,15 @@ class QuotaAccounting:
         return replace(limit, namespaces=tuple(sorted({*limit.namespaces, *found})))
 
     def _uses_of(self, limit: Limit) -> Uses:
-        return _sum(self._uses.get(namespace, {}) for namespace in limit.group)
+        group = limit.group
+        if len(group) == 1:
+            return dict(self._uses.get(group[0], {}))
+        found = self._group_uses.get(group)
+        if found is None:
+            found = _sum(self._uses.get(namespace, {}) for namespace in group)
+            if group and group in self._groups.get(group[0], ()):
+                self._group_uses[group] = found
+        return found
 
     def _guaranteed(self, namespace: str, uses: Uses) -> bool:
         """Whether some group of the namespace is guaranteed this much."""

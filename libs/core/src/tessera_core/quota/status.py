@@ -5,7 +5,7 @@ Pure: the caller says what is held, what waits and what was measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tessera_core.quota.allowance import Allowance, QuotaUsage, Uses
@@ -18,6 +18,13 @@ class Measured(NamedTuple):
 
     memory_bytes: int = 0
     cores_percent: float = 0
+
+
+class PendingUse(NamedTuple):
+    """What waits."""
+
+    pods: int = 0
+    usage: QuotaUsage = QuotaUsage()
 
 
 def excess(allowance: Allowance, limit: Limit, measured: Measured) -> str:
@@ -61,14 +68,24 @@ def amounts(limit: Limit, uses: Uses) -> Amounts:
     )  # fmt: skip
 
 
-def waiting(limit: Limit, asked: Iterable[Uses]) -> WaitingPods:
-    """Pods that wait for what the limit counts, each with what it asks at least."""
-    pods, total = 0, QuotaUsage()
-    for uses in asked:
-        mine = [use for (vendor, _), use in uses.items() if limit.vendor in ("", vendor)]
-        pods += bool(mine)
-        for use in mine:
-            total = total.plus(use)
+def pending(requests: Iterable[Uses]) -> dict[str, PendingUse]:
+    """Vendor -> pods that wait for its cards, and what they request at least; under the empty name
+    those of all vendors, each pod once."""
+    found: dict[str, PendingUse] = {}
+    for uses in requests:
+        vendors = {vendor for vendor, _ in uses}
+        for name in ("", *vendors) if vendors else ():
+            pods, total = found.get(name, PendingUse())
+            for (vendor, _), use in uses.items():
+                if name in ("", vendor):
+                    total = total.plus(use)
+            found[name] = PendingUse(pods + 1, total)
+    return found
+
+
+def waiting(limit: Limit, requested: Mapping[str, PendingUse]) -> WaitingPods:
+    """Pods that wait for what the limit counts, and what they request at least."""
+    pods, total = requested.get(limit.vendor, PendingUse())
     return WaitingPods(
         pods=pods, memory=quantity(total.memory_bytes), cores=_number(total.cores_percent),
         cards=total.cards,
