@@ -25,6 +25,7 @@ from tessera_cli import forms, kubeconfig, screen
 from tessera_cli.completion import completion_parser
 from tessera_cli.errors import USAGE_ERROR, CommandError, NoDemo, UsageError
 from tessera_cli.explain.command import explain_parser
+from tessera_cli.listings.command import listing_parsers
 from tessera_cli.place.command import place_parser
 from tessera_cli.plan.command import plan_parser
 from tessera_cli.text import print_notice, printable
@@ -61,7 +62,11 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status. No traceback reaches the user."""
-    options = command_parser().parse_args(arguments)
+    parser = command_parser()
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.set_defaults(usage_error=getattr(options, "usage_error", BAD_INPUT))
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         status: int = options.run(options)
         sys.stdout.flush()
@@ -109,6 +114,7 @@ def command_parser() -> argparse.ArgumentParser:
     _demo_parser(commands)
     explain_parser(commands, os.environ)
     top_parser(commands, os.environ)
+    listing_parsers(commands, os.environ)
     _events_parser(commands)
     _quota_parser(commands)
     plan_parser(commands, os.environ)

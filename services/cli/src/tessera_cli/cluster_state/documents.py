@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -84,8 +84,9 @@ def waiting(row: WaitingRow) -> dict[str, Any]:
     }
 
 
-def pod(rows: Iterable[ShareRow], head: ShareRow) -> dict[str, Any]:
-    """A pod that holds cards, with what it holds of each."""
+def pod(rows: Sequence[ShareRow]) -> dict[str, Any]:
+    """A pod that holds cards, with what it holds of each; `rows` are all its shares."""
+    head = rows[0]
     return {
         "namespace": head.namespace,
         "name": head.name,

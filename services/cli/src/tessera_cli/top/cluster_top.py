@@ -6,52 +6,29 @@ import argparse
 import asyncio
 import gc
 import time
-from contextlib import AbstractAsyncContextManager
-
-from msgspec import Struct
 
 from tessera_cli import forms
-from tessera_cli.api_objects import ClusterConnection, open_cluster
 from tessera_cli.cluster_state import api_reader, bus_reader, documents
+from tessera_cli.cluster_state.card_source import CardSource, read_cards
 from tessera_cli.cluster_state.feed import ClusterFeed
-from tessera_cli.kubeconfig import ClusterTarget
 from tessera_cli.screen import Screen
 from tessera_cli.settings import registry
 from tessera_cli.top import live, snapshot
 from tessera_cli.top.frame import TopSnapshot
 from tessera_cli.top.view import TopView
 from tessera_runtime.background import running_in_background
-from tessera_runtime.bus.settings import BusSettings
 
 _NO_BUS = "use is not known: name the message bus by --nats"
 
 
-class TopSource(Struct, frozen=True, kw_only=True):
-    """What is read."""
-
-    target: ClusterTarget
-    bus: BusSettings | None
-    wait_s: float
-    """Seconds that a single answer waits for usage."""
-
-
-async def read(source: TopSource, view: TopView) -> tuple[TopSnapshot, list[str]]:
-    """One moment of the cluster, and what was left out. Raises ClusterUnreadable, and what the bus
-    is refused for."""
-    feed = ClusterFeed(registry(None))
-    async with _cluster(source) as cluster:
-        await api_reader.read_nodes(cluster, feed)
-        await api_reader.read_pods(cluster, feed)
-        if feed.occupancy.waiting():
-            await api_reader.read_answers(cluster.kube, feed)
-    if source.bus is not None:
-        async with bus_reader.receiving(source.bus, feed):
-            await bus_reader.until_reported(feed, source.wait_s)
+async def read(source: CardSource, view: TopView) -> tuple[TopSnapshot, list[str]]:
+    """One moment of the cluster, and what was left out. Raises as `read_cards` does."""
+    feed = await read_cards(source)
     status = "" if source.bus is not None else _NO_BUS
     return _take(feed, view, source, status), feed.notices
 
 
-async def watch(source: TopSource, view: TopView, screen: Screen) -> None:
+async def watch(source: CardSource, view: TopView, screen: Screen) -> None:
     """Draw the cluster until somebody quits. Raises as `read` does."""
     feed = ClusterFeed(registry(None))
     loop = asyncio.get_running_loop()
@@ -60,7 +37,7 @@ async def watch(source: TopSource, view: TopView, screen: Screen) -> None:
         feed.occupancy.expire(loop.time())
         return _take(feed, wanted, source, _status(source, feed))
 
-    async with _cluster(source) as cluster, api_reader.watching(cluster, feed):
+    async with source.open() as cluster, api_reader.watching(cluster, feed):
         gc.freeze()  # what was read stays: 5,000 nodes are not to be searched for garbage again
         visible = live.VisibleNodes()
         if source.bus is None:
@@ -84,18 +61,14 @@ def put(options: argparse.Namespace, found: TopSnapshot) -> None:
     )
 
 
-def _cluster(source: TopSource) -> AbstractAsyncContextManager[ClusterConnection]:
-    return open_cluster(source.target, name="tessera-top", error=api_reader.ClusterUnreadable)
-
-
-def _take(feed: ClusterFeed, view: TopView, source: TopSource, status: str) -> TopSnapshot:
+def _take(feed: ClusterFeed, view: TopView, source: CardSource, status: str) -> TopSnapshot:
     name = source.target.context
     return snapshot.take(
         feed.occupancy, view, name=name, now_s=time.time(), status=status
     )  # fmt: skip
 
 
-def _status(source: TopSource, feed: ClusterFeed) -> str:
+def _status(source: CardSource, feed: ClusterFeed) -> str:
     if source.bus is None:
         return _NO_BUS
     if not feed.messages:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tessera_cli import forms, kubeconfig
+from tessera_cli.cluster_state.nats_options import add_nats_options, named_bus
 from tessera_cli.errors import USAGE_ERROR, UsageError
 from tessera_cli.screen import console
 from tessera_cli.text import print_notice
@@ -19,8 +20,6 @@ from tessera_core.occupancy.selection import BadRowFilter, RowOrder
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]
 
-WAIT_S: Final = 6.0
-"""Seconds that a single answer waits for usage: agents report every few."""
 _EPILOG: Final = """\
 example: tessera top --nats nats://127.0.0.1:4222
          tessera top --once -o json -n ml"""
@@ -41,7 +40,7 @@ def top_parser(commands: Commands, environ: Mapping[str, str]) -> None:
     )
     command.set_defaults(usage_error=USAGE_ERROR)
     command.add_argument(
-        "-n", "--namespace", action="append", default=[], metavar="NAMESPACE",
+        "-n", "--namespace", action="append", default=[], metavar="NAMESPACE", dest="namespaces",
         help="only cards of which pods of it hold a part; may be repeated, and a pattern",
     )  # fmt: skip
     command.add_argument(
@@ -59,35 +58,12 @@ def top_parser(commands: Commands, environ: Mapping[str, str]) -> None:
     command.add_argument("--once", action="store_true", help="print it once")
     kubeconfig.add_arguments(command, environ, namespaced=False)
     forms.add_forms(command, environ, (forms.TABLE, forms.WIDE, forms.JSON, forms.YAML))
-    _nats_options(command)
+    add_nats_options(command)
     command.set_defaults(run=_top)
 
 
-def _nats_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--nats", default="", metavar="URL",
-        help="address of NATS, such as nats://127.0.0.1:4222; without it no use is shown",
-    )  # fmt: skip
-    command.add_argument(
-        "--nats-cluster", default="", metavar="CLUSTER", help="refuse a bus of another cluster"
-    )
-    command.add_argument(
-        "--nats-creds", default="", metavar="FILE", help="file with NATS credentials"
-    )
-    command.add_argument(
-        "--nats-user", default="", metavar="USER",
-        help="NATS user, such as viewer; needs --nats-password-file",
-    )  # fmt: skip
-    command.add_argument(
-        "--nats-password-file", default="", metavar="FILE", help="file with the user's password"
-    )
-    command.add_argument(
-        "--wait", type=float, default=WAIT_S, metavar="SECONDS",
-        help="wait so long for usage, where it is printed once",
-    )  # fmt: skip
-
-
 def _top(options: argparse.Namespace) -> int:
+    from tessera_cli.cluster_state.card_source import CardSource
     from tessera_cli.top import cluster_top
     from tessera_cli.top.view import first_view
 
@@ -95,8 +71,8 @@ def _top(options: argparse.Namespace) -> int:
         view = first_view(_filter(options), RowOrder(options.sort))
     except BadRowFilter as e:
         raise UsageError(str(e)) from e
-    source = cluster_top.TopSource(
-        target=kubeconfig.target(options), bus=_bus(options), wait_s=options.wait
+    source = CardSource(
+        target=kubeconfig.target(options), bus=named_bus(options), wait_s=options.wait
     )
     live = sys.stdout.isatty() and sys.stdin.isatty() and not options.once
     if live and options.output == forms.TABLE:
@@ -110,20 +86,9 @@ def _top(options: argparse.Namespace) -> int:
     return 0
 
 
-def _bus(options: argparse.Namespace) -> Any:
-    if not options.nats:
-        return None
-    from tessera_cli.cluster_state import bus_reader
-
-    return bus_reader.settings(
-        url=options.nats, cluster=options.nats_cluster, creds=options.nats_creds,
-        user=options.nats_user, password_file=options.nats_password_file,
-    )  # fmt: skip
-
-
 def _filter(options: argparse.Namespace) -> str:
     """The options as somebody would type them into the filter."""
     named = (
-        ("ns", options.namespace), ("node", options.node), ("dialect", options.dialect),
+        ("ns", options.namespaces), ("node", options.node), ("dialect", options.dialect),
     )  # fmt: skip
     return " ".join(f"{name}={','.join(values)}" for name, values in named if values)

@@ -1,0 +1,1 @@
+"""`tessera nodes`, `cards` and `pods`: lists as kubectl prints them."""
