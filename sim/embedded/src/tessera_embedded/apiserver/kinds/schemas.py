@@ -101,8 +101,9 @@ _ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
 
 def _prune(path: str, value: Any, schema: Schema) -> Iterator[str]:
     if isinstance(value, list):
+        items = schema.get("items", _ANYTHING if schema is _ANYTHING else {})
         for index, item in enumerate(value):
-            yield from _prune(f"{path}[{index}]", item, schema.get("items", {}))
+            yield from _prune(f"{path}[{index}]", item, items)
     elif isinstance(value, dict):
         for name in list(value):
             where, inner = f"{path}.{name}" if path else name, _inner(name, schema)
