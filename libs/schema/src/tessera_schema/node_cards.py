@@ -18,6 +18,8 @@ from tessera_schema.json_codec import decoder
 PUBLISHED_VERSION: Final = 1
 ALLOCATE: Final = "allocate"
 """See `NodeCardsAnnotation.giving`."""
+RUNTIME_DOES_NOT_CALL: Final = "the container runtime does not ask"
+"""How `NodeCardsAnnotation.problem` begins where NRI does not reach the agent."""
 
 
 class NodeCardsAnnotation(Struct, frozen=True, kw_only=True):
@@ -42,6 +44,9 @@ class NodeCardsAnnotation(Struct, frozen=True, kw_only=True):
     renewed_since_s: int | UnsetType = UNSET
     """Unix time since which the Lease was renewed without a gap. Nobody reads it: the node changes
     when an agent is back, and that has kube-scheduler try the pods again that wait."""
+    problem: str | UnsetType = UNSET
+    """Why containers have not been given these cards for a while, for people: the Lease is not
+    renewed then. Unset = they are, or the reason is new."""
 
 
 _encode = msgspec.json.Encoder().encode

@@ -28,6 +28,7 @@ from tessera_agent.devices.gated_reader import GatedReader
 from tessera_agent.devices.heartbeat import AgentHeartbeat
 from tessera_agent.devices.message_key import load_message_signer
 from tessera_agent.devices.node_annotation import CardsAnnotationWriter
+from tessera_agent.devices.published_problem import publish_problem
 from tessera_agent.readers import CardReader, open_reader
 from tessera_agent.settings import AgentSettings
 from tessera_core.inventory.extended_resources import amounts_of
@@ -138,6 +139,7 @@ def _start(
         "lending": agent.lending.run(),
         "bounds of lending": agent.bounds.follow(bus, settings.node),
         "heartbeat": heartbeat.run(agent.problem),
+        "problem": publish_problem(agent.problem, annotation),
         **{name: agent.toolkit.hold(work) for name, work in agent.delivery.work().items()},
     }.items():
         tasks.create_task(work, name=what)

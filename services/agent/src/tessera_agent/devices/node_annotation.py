@@ -54,6 +54,7 @@ class CardsAnnotationWriter:
         self._heartbeat_s: float | UnsetType | None = None
         """None before the Lease was renewed: what a former agent announced stays."""
         self._since_s: int | UnsetType = UNSET
+        self._problem: str | UnsetType = UNSET
         self._is_back = False
         """The Lease is renewed again, and the node does not show it yet."""
         self._wanted = self._written = ""
@@ -105,6 +106,12 @@ class CardsAnnotationWriter:
         if self._cards is not None:
             self._publish()
 
+    def explain(self, problem: str) -> None:
+        """Set why containers are not given the cards; empty = they are. Never blocks."""
+        self._problem = problem or UNSET
+        if self._cards is not None:
+            self._publish()
+
     def _publish(self) -> None:
         advertises, heartbeat_s, since_s = self._advertises, self._heartbeat_s, self._since_s
         if heartbeat_s is None:
@@ -115,6 +122,7 @@ class CardsAnnotationWriter:
             NodeCardsAnnotation(
                 cards=self._cards or (), giving=self._giving, speaks=self._speaks,
                 advertises=advertises, heartbeat_s=heartbeat_s, renewed_since_s=since_s,
+                problem=self._problem,
             )
         )  # fmt: skip
         if text != self._wanted:

@@ -14,6 +14,7 @@ from tessera_core.dialect_kit.contract import Vendor
 from tessera_kubelet.nri.plugin import Connected, Disconnected, serve
 from tessera_kubelet.nri.settings import NriPluginSettings
 from tessera_runtime import logs
+from tessera_schema.node_cards import RUNTIME_DOES_NOT_CALL
 
 _log: Final = logs.named("tessera.agent")
 
@@ -39,7 +40,7 @@ class RuntimeDelivery:
     def problem(self) -> str:
         """Why containers cannot get cards now; empty when they can."""
         if isinstance(self._runtime, Disconnected) and self._vendor.hooked:
-            return f"the container runtime does not ask: {self._runtime.why}"
+            return f"{RUNTIME_DOES_NOT_CALL}: {self._runtime.why}"
         return ""
 
     def work(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, Any]]]:
