@@ -33,9 +33,10 @@ Commands that need a cluster find it as kubectl does: `$KUBECONFIG` or `~/.kube/
 context and its namespace. In a pod they use its service account.
 
 The answer goes to standard output, everything else to standard error. Input that makes no sense
-and a cluster that cannot be read are exit status 1. A wrong call is exit status 2 of `top`,
-`nodes`, `cards` and `pods`, and 1 of commands that are older: `place` exits with 2 if some pod is
-not placed ([place.md](place.md)), `demo` if some check failed ([demo.md](demo.md)).
+and a cluster that cannot be read are exit status 1. `check` exits with 1 if some check failed
+([check.md](check.md)). A wrong call is exit status 2 of `top`, `nodes`, `cards`, `pods` and
+`check`, and 1 of commands that are older: `place` exits with 2 if some pod is not placed
+([place.md](place.md)), `demo` if some check failed ([demo.md](demo.md)).
 """
 _CRDS: Final = """\
 # CRD reference

@@ -2,9 +2,9 @@
 
 Exit status of `place`: 0 all pods are placed or ask for nothing, 2 some are not or (where cards are
 shown) what was read of them is not clear, 1 bad input. Of `demo`: 0 every promise was kept, 2 some
-were not, 1 it could not be played. A wrong call is 1 of these and of older commands, 2 of those
-that say so (`errors.USAGE_ERROR`). What a command needs is imported when it runs: `place` does not
-pay for the demo.
+were not, 1 it could not be played. Of `check`: 0 no check failed, 1 one did. A wrong call is 1 of
+older commands, 2 of those that say so (`errors.USAGE_ERROR`). What a command needs is imported when
+it runs: `place` does not pay for the demo.
 Nothing but the answer goes to standard output.
 """
 
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import msgspec
 
 from tessera_cli import forms, kubeconfig, screen
+from tessera_cli.check.command import check_parser
 from tessera_cli.completion import completion_parser
 from tessera_cli.errors import USAGE_ERROR, CommandError, NoDemo, UsageError
 from tessera_cli.explain.command import explain_parser
@@ -48,6 +49,13 @@ if TYPE_CHECKING:
 
 
 class _Parser(argparse.ArgumentParser):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """A command with a status of its own refuses unknown arguments itself."""
+        known, rest = super().parse_known_args(args, namespace)
+        if rest and self.get_default("usage_error"):
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return known, rest
+
     def error(self, message: str) -> NoReturn:
         """A wrong call: 2 where the command has it so, else bad input, for there 2 means that pods
         were not placed."""
@@ -118,6 +126,7 @@ def command_parser() -> argparse.ArgumentParser:
     _events_parser(commands)
     _quota_parser(commands)
     plan_parser(commands, os.environ)
+    check_parser(commands, os.environ)
     completion_parser(commands, parser)
     return parser
 

@@ -69,7 +69,12 @@ from tessera_core.dialect_kit.log_level import (
     hami_core_log_level,
 )
 from tessera_core.dialect_kit.memory_units import LEAST_CARD_BYTES, MOST_CARD_BYTES, MemoryUnit
-from tessera_core.dialect_kit.monitoring import CompetingPlugin, MinimumVersion, MonitoringSpec
+from tessera_core.dialect_kit.monitoring import (
+    CompetingPlugin,
+    CompetingSystem,
+    MinimumVersion,
+    MonitoringSpec,
+)
 from tessera_core.dialect_kit.readings import CardReading, Fault, Link, ProcessReading, Readings
 from tessera_core.dialect_kit.resources import complete_resources
 from tessera_core.fleet.charges import charges
@@ -138,6 +143,7 @@ __all__ = [
     "Choice",
     "Claim",
     "CompetingPlugin",
+    "CompetingSystem",
     "Container",
     "ContainerChange",
     "ContainerRequest",

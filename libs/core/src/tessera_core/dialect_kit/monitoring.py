@@ -38,6 +38,21 @@ class CompetingPlugin(Struct, frozen=True, kw_only=True):
     """Pattern of its socket's path below kubelet's folder."""
 
 
+class CompetingSystem(Struct, frozen=True, kw_only=True):
+    """Another system that hands out the same cards, as the API server shows it."""
+
+    name: str
+    images: tuple[str, ...] = ()
+    """Parts of the image names of its DaemonSets."""
+    owner: str = ""
+    """Kind of the object that owns such a DaemonSet; empty = any, or none."""
+    webhooks: tuple[str, ...] = ()
+    """Names of webhooks by which it gives pods to its own scheduler."""
+    remedy: str = ""
+    """Command that removes it from nodes: `{namespace}` and `{name}` are the DaemonSet's, `{nodes}`
+    those on which an agent runs as well."""
+
+
 class MonitoringSpec(Struct, frozen=True, kw_only=True):
     """One make of hardware, from its agent's side."""
 
@@ -54,6 +69,13 @@ class MonitoringSpec(Struct, frozen=True, kw_only=True):
     """Codes after which good polls prove nothing until the driver was opened again."""
     minimums: tuple[MinimumVersion, ...] = ()
     competing_plugins: tuple[CompetingPlugin, ...] = ()
+    competing_systems: tuple[CompetingSystem, ...] = ()
+    """The first that matches a DaemonSet says what it is."""
+    hardware_signs: tuple[str, ...] = ()
+    """Labels, annotations and resource names by which other programs show that a node has cards."""
+    handler_setup: str = ""
+    """Command that configures the runtime handler that the vendor's RuntimeClass names, on a
+    node."""
 
 
 def version_problems(minimums: Sequence[MinimumVersion], readings: Readings) -> tuple[str, ...]:

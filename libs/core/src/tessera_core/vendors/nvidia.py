@@ -17,6 +17,7 @@ from tessera_core.dialect_kit import (
     Card,
     CardReading,
     CompetingPlugin,
+    CompetingSystem,
     Injection,
     Link,
     MinimumVersion,
@@ -175,6 +176,39 @@ def _words(card: CardReading, other: str) -> tuple[str, ...]:
     return (path.value, f"{_NVLINK}{lanes}") if lanes else (path.value,)
 
 
+_DELETE_DAEMONSET: Final = "kubectl -n {namespace} delete daemonset {name}"
+_COMPETING_SYSTEMS: Final = (
+    CompetingSystem(
+        name="NVIDIA's device plugin, which the GPU operator runs",
+        images=("k8s-device-plugin",),
+        owner="ClusterPolicy",
+        remedy="kubectl label nodes {nodes} nvidia.com/gpu.deploy.device-plugin=false --overwrite",
+    ),
+    CompetingSystem(
+        name="NVIDIA's device plugin", images=("k8s-device-plugin",), remedy=_DELETE_DAEMONSET
+    ),
+    CompetingSystem(
+        name="HAMi",
+        images=("projecthami/hami", "4pdosc/k8s-vdevice"),
+        webhooks=("vgpu.hami.io",),
+        remedy="kubectl label nodes {nodes} tessera.dev/cards=nvidia gpu- --overwrite",
+    ),
+    CompetingSystem(
+        name="Volcano's device plugin",
+        images=("volcano-vgpu-device-plugin", "volcano-device-plugin"),
+        remedy=_DELETE_DAEMONSET,
+    ),
+    CompetingSystem(name="GPU Manager", images=("gpu-manager",), remedy=_DELETE_DAEMONSET),
+    CompetingSystem(
+        name="Alibaba's gpushare plugin", images=("k8s-gpushare-plugin",), remedy=_DELETE_DAEMONSET
+    ),
+    CompetingSystem(
+        name="NVIDIA's DRA driver", images=("k8s-dra-driver",), remedy=_DELETE_DAEMONSET
+    ),
+)
+"""By the images of their manifests and charts. A label of its own keeps the agent on a node that
+HAMi leaves, since both understand `gpu=on`."""
+
 MONITORING: Final = MonitoringSpec(
     vendor="nvidia",
     cards=_cards,
@@ -195,6 +229,16 @@ MONITORING: Final = MonitoringSpec(
         ),
         CompetingPlugin(name="NVIDIA's DRA driver", socket="plugins/gpu.nvidia.com/*.sock"),
     ),
+    competing_systems=_COMPETING_SYSTEMS,
+    hardware_signs=(
+        "feature.node.kubernetes.io/pci-10de.present",
+        "feature.node.kubernetes.io/pci-0302_10de.present",
+        "feature.node.kubernetes.io/pci-0300_10de.present",
+        "nvidia.com/gpu.count",
+        "nvidia.com/gpu",
+        "hami.io/node-nvidia-register",
+    ),
+    handler_setup="nvidia-ctk runtime configure --runtime=containerd",
 )
 """XIDs: those that device plugins ignore because a program causes them; and those (memory, bus,
 NVLink, firmware) that only a reset ends. The driver's version is what HAMi asks for; the toolkit's
