@@ -31,6 +31,12 @@ it has no controller or keeps files on its node."""
 CHECKPOINT_KEY: Final = "tessera.dev/checkpoint-every"
 """On a pod, by its owner: seconds between two of its checkpoints; without it all work since its
 start counts as lost when it moves."""
+CHECKPOINTED_KEY: Final = "tessera.dev/checkpointed-at"
+"""On a pod, by its owner: when its last checkpoint was written (RFC 3339); what it did before is
+not lost when it is evicted."""
+PREEMPTIBLE_KEY: Final = "tessera.dev/preemptible"
+"""On a pod, by its owner: "false" = no pod is given its cards by evicting it, "surplus" = of its
+gang only members beyond the minimum go, "true" = it may go although it has no controller."""
 LEAST_MEMORY_KEY: Final = "tessera.dev/least-memory"
 """On a pod, by its owner: no share of it is made smaller than this, a Kubernetes quantity."""
 LENDING_KEY: Final = "tessera.dev/lending"
@@ -48,7 +54,8 @@ GUARANTEED: Final = "guaranteed"
 CLASSES: Final = (GUARANTEED, "burstable")
 """`guaranteed`: all memory of its shares lies on the card, also where more of a card can be granted
 than it has; `burstable`, or none: a part of it may lie in the host's memory there."""
-OWNER_KEYS: Final = frozenset(
-    {REBALANCE_KEY, CHECKPOINT_KEY, LEAST_MEMORY_KEY, LENDING_KEY, ORDER_KEY, CLASS_KEY}
-)
+OWNER_KEYS: Final = frozenset({
+    REBALANCE_KEY, CHECKPOINT_KEY, CHECKPOINTED_KEY, PREEMPTIBLE_KEY, LEAST_MEMORY_KEY, LENDING_KEY,
+    ORDER_KEY, CLASS_KEY,
+})  # fmt: skip
 """Keys of our group that a pod's owner may write: wishes, which give nothing."""

@@ -174,6 +174,9 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     scheduler_name: str = ""
     priority: int | None = None
     """As admission resolved the pod's priority class; none = 0."""
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    """`Never`: no pod is evicted for it."""
     restart_policy: str = "Always"
     runtime_class_name: str | None = None
     node_selector: dict[str, str] = {}

@@ -8,7 +8,9 @@ waits or can never start.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+
+from msgspec import Struct
 
 from tessera_core.admission.admit import AdmittedPod
 from tessera_core.gang_planner.answers import (
@@ -35,6 +37,16 @@ from tessera_schema.kube import Node, Pod
 from tessera_schema.verdicts import PlanOutcome, Verdict
 
 
+class ShortOfRoom(Struct, frozen=True):
+    """Members that start together and find no places; others would have to go for them."""
+
+    gangs: tuple[str, ...]
+    """Ids of the bundle's gangs."""
+    members: tuple[MemberRequest, ...]
+    domains: Sequence[Set[str]] | None
+    """Groups of nodes of which one has to take all; None = any nodes."""
+
+
 class GangPlanner:
     """Plans gangs with a planner's cluster; what it places holds its cards from then on."""
 
@@ -51,8 +63,11 @@ class GangPlanner:
         self.catalog = catalog
         self.outcomes: dict[str, GangOutcome] = {}
         """Gang's id -> the answer, in the order in which they were planned."""
+        self.short_of_room: dict[str, ShortOfRoom] = {}
+        """Gang's id -> the members for which there is no room now."""
+        self.queues = queues
+        """With what is used of them by now."""
         self._planner = planner
-        self._queues = queues
         self._hindrances = Hindrances(planner, catalog, queues, nodes)
         for pod in bound:
             self._count(pod)
@@ -79,10 +94,10 @@ class GangPlanner:
             yield from members.gang.warnings
             if members.gang.together and not (members.waiting or members.bound or members.barred):
                 yield f"{members.gang.source}: {members.gang.min}: no pod of it is there to plan"
-            queue = self._queues.of_gang(members.gang)
+            queue = self.queues.of_gang(members.gang)
             if queue is not None and members.gang.queue not in ("", "default"):
                 origin, name = queue
-                if members.waiting and not self._queues.known(origin):
+                if members.waiting and not self.queues.known(origin):
                     yield (
                         f"{members.gang.queue_field}: {name}: no {origin.kind} was read, so its "
                         "state and its caps are not known: show them too"
@@ -91,8 +106,8 @@ class GangPlanner:
     def _turns(self, nodes: Sequence[Node]) -> tuple[QueueTurn, ...]:
         waiting: dict[QueueOrigin, dict[str, QueueAmounts]] = {}
         for members in self.catalog.gangs.values():
-            queue = self._queues.of_gang(members.gang)
-            if queue is None or not members.waiting or not self._queues.known(queue[0]):
+            queue = self.queues.of_gang(members.gang)
+            if queue is None or not members.waiting or not self.queues.known(queue[0]):
                 continue
             asked = [self._requested(member.pod) for member in members.waiting]
             of_kind = waiting.setdefault(queue[0], {})
@@ -100,7 +115,7 @@ class GangPlanner:
         if not waiting:
             return ()
         totals = cluster_totals(self._planner.ledger.fleet, nodes)
-        found = (self._queues.turns(kind, totals, asked) for kind, asked in waiting.items())
+        found = (self.queues.turns(kind, totals, asked) for kind, asked in waiting.items())
         return tuple(turn for of_kind in found for turn in of_kind)
 
     def _requested(self, pod: Pod) -> QueueAmounts:
@@ -126,6 +141,8 @@ class GangPlanner:
         least = [member for members in bundle for member in minimum_members(members)]
         reserved = self._reserved(bundle, everyone, least, admitted, now_ns)
         if isinstance(reserved, GangNotPlaced):
+            if reserved.verdict is Verdict.WAITING:
+                self._keep_short_of_room(bundle, least, admitted)
             return self._none(bundle, admitted, reserved)
         return self._placed(bundle, admitted, reserved, now_ns)
 
@@ -158,17 +175,27 @@ class GangPlanner:
                 found = self._hindrances.never(bundle, members) or found
         return {} if found is None else found
 
+    def _keep_short_of_room(
+        self, bundle: Sequence[GangMembers], least: Sequence[GangMember], admitted: Admissions
+    ) -> None:
+        short = ShortOfRoom(
+            tuple(members.gang.id for members in bundle),
+            tuple(_request_of(member.pod, admitted) for member in least),
+            self._hindrances.domains(bundle[0]),
+        )
+        self.short_of_room |= dict.fromkeys(short.gangs, short)
+
     def _count(self, pod: Pod) -> None:
         """The pod uses its part of its queue."""
         gang_id = self.catalog.of_pod.get(pod.metadata.uid)
         queue = (
-            self._queues.of_pod(pod)
+            self.queues.of_pod(pod)
             if gang_id is None
-            else self._queues.of_gang(self.catalog.gangs[gang_id].gang)
+            else self.queues.of_gang(self.catalog.gangs[gang_id].gang)
         )
-        if queue is not None and self._queues.known(queue[0]):
+        if queue is not None and self.queues.known(queue[0]):
             entry = self._planner.ledger.entry(pod.metadata.uid)
-            self._queues.use(*queue, amounts_of(pod, {} if entry is None else entry.uses))
+            self.queues.use(*queue, amounts_of(pod, {} if entry is None else entry.uses))
 
     # -- answers
 

@@ -73,14 +73,17 @@ class GangReservation:
         *,
         domains: Sequence[Set[str]] | None = None,
         packer: Packer | None = None,
+        scratch: ScratchCluster | None = None,
     ) -> None:
         """`domains` are groups of nodes, of which one has to take all members; None = any nodes.
-        `filters` are the ledger's nodes as kube-scheduler sees them; they are not changed."""
+        `filters` are the ledger's nodes as kube-scheduler sees them; they are not changed. With
+        `scratch` the search is made there, and what it finds cannot be taken (`find_seats`)."""
         self._ledger = ledger
         self._filters = filters
         self._members = tuple(members)
         self._domains = domains
         self._packer = packer
+        self._given = scratch
         self._shapes: dict[str, bytes] = {}
         self._hardness: dict[bytes, tuple[float, ...]] = {}
         """By shape."""
@@ -100,6 +103,18 @@ class GangReservation:
             self._search = None
             found: Seats | GangUnschedulable = end.value
             return found if isinstance(found, GangUnschedulable) else self._take(found, now)
+        return None
+
+    def find_seats(self, steps: int) -> Seats | GangUnschedulable | None:
+        """Places for all members, of which the ledger learns nothing; None where so many fits do
+        not find them."""
+        search = self._seats()
+        try:
+            for _ in range(steps):
+                next(search)
+        except StopIteration as end:
+            found: Seats | GangUnschedulable = end.value
+            return found
         return None
 
     def _take(self, seats: Seats, now: float) -> GangReserved | GangUnschedulable | None:
@@ -138,6 +153,8 @@ class GangReservation:
         return (domains[n] for n in order if room[n] > 0)
 
     def _scratch(self, only: Set[str] | None) -> ScratchCluster:
+        if self._given is not None:
+            return self._given.copy(only)
         return ScratchCluster(self._ledger, self._filters, only=only, packer=self._packer)
 
     def _seats_in(self, only: Set[str] | None) -> Generator[None, None, Seats | GangUnschedulable]:

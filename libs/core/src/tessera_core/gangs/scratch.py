@@ -7,6 +7,8 @@ the ledger.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
+from contextlib import suppress
+from copy import copy as copy_of
 from typing import Final
 
 import msgspec
@@ -17,6 +19,7 @@ from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.fleet.charges import charges
 from tessera_core.gangs.copies import copies_by_cards
 from tessera_core.kube.host_requests import Host
+from tessera_core.kube.quantity import BadQuantity
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters, pod_requests
 from tessera_core.ledger.entry_checks import uses
 from tessera_core.ledger.ledger import Ledger
@@ -26,7 +29,7 @@ from tessera_core.placement.placer import Placer
 from tessera_core.placement.scoring import nodes
 from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.placement.units import PlacementUnit, units
-from tessera_core.quota.allowance import Allowance, QuotaUsage, Uses, minimum_usage
+from tessera_core.quota.allowance import NO_LIMITS, Allowance, QuotaUsage, Uses, minimum_usage
 from tessera_schema.grants import Grant, Share
 from tessera_schema.kube import Pod
 from tessera_schema.requests import PodRequest
@@ -78,9 +81,17 @@ class ScratchCluster:
         self._uses: dict[str, dict[tuple[str, str], QuotaUsage]] = {}
         rows = self._fleet.rows
         self._rows = np.array([rows.get(name, -1) for name in self._filters.names], np.int64)
-        self._open: Bools = np.zeros(len(self._fleet.names), np.bool_)
-        known = self._rows[self._rows >= 0]
-        self._open[known if only is None else [rows[name] for name in only if name in rows]] = True
+        self._open = self._opened(only)
+
+    def copy(self, only: Set[str] | None = None) -> ScratchCluster:
+        """The same cluster, to be changed apart, with other nodes that may be used."""
+        made = copy_of(self)
+        made._filters = self._filters.scratch()
+        made._fleet = self._fleet.snapshot()
+        made._placer = Placer(made._fleet, ScreenCache(), self._placer.packer)
+        made._uses = {namespace: dict(uses) for namespace, uses in self._uses.items()}
+        made._open = made._opened(only)
+        return made
 
     def rank(self, node: str) -> int:
         """The node's place in the order of names."""
@@ -102,13 +113,12 @@ class ScratchCluster:
         return int(min(by_row.sum(), most))
 
     def nodes_for(self, member: MemberRequest) -> int:
-        """The nodes that have room for the member, by what is quick to see."""
-        candidates = self._candidates(member)
-        if member.request is None:
-            return int(np.count_nonzero(candidates))
-        allowance = self._allowance(member.request.namespace)
-        rows, _ = self._placer.screened(units(member.request), allowance, candidates)
-        return int(np.count_nonzero(rows))
+        """How many nodes have room for the member, by what is quick to see."""
+        return int(np.count_nonzero(self._screened(member)))
+
+    def nodes_with_room(self, member: MemberRequest) -> tuple[str, ...]:
+        """The same nodes; on one that is not among them it does not fit."""
+        return tuple(self._fleet.names[row] for row in np.flatnonzero(self._screened(member)))
 
     def over(self, members: Sequence[MemberRequest]) -> str:
         """Which limit of a namespace all of them together would exceed at least, in numbers; empty
@@ -117,7 +127,7 @@ class ScratchCluster:
         for member in members:
             if member.request is not None:
                 _count(least, member.request.namespace, minimum_usage(member.request))
-        found = (self._ledger.allowance(ns).exceeded(asked) for ns, asked in least.items())
+        found = (self._allowance(ns).exceeded(asked) for ns, asked in least.items())
         return next(filter(None, found), "")
 
     def seats(self, member: MemberRequest) -> Iterator[MemberSeat | None]:
@@ -153,6 +163,40 @@ class ScratchCluster:
         for row in order:
             yield from self._other_cards(request, row, pressed, allowance)
 
+    def cards_with_room(self, member: MemberRequest) -> dict[str, int]:
+        """Node -> how many of its cards have room for the first unit of a member that asks for
+        cards, whatever its quota says."""
+        if member.request is None:
+            return {}
+        _, room = self._placer.screened(units(member.request), NO_LIMITS, None)
+        return dict(zip(self._fleet.names, room.sum(1).tolist(), strict=True))
+
+    def seat_on(self, member: MemberRequest, node: str) -> MemberSeat | None:
+        """The cards that the node gives the member now, of which there must be some; None where it
+        does not fit."""
+        request, row = member.request, self._fleet.rows.get(node, -1)
+        if request is None or row < 0 or not self._open[row]:
+            return None
+        if node in self._filters.refusals(member.pod):
+            return None
+        allowance = self._allowance(request.namespace)
+        if allowance.limits and allowance.exceeded(minimum_usage(request)):
+            return None
+        wanted = units(request)
+        fitted = self._placer.fit(row, wanted, allowance)
+        if isinstance(fitted, NoFit) and len(wanted) > 1:
+            found, _ = self._placer.search(row, wanted, allowance, _CHOICES_OF_A_NODE)
+            fitted = fitted if found is None else found
+        return self._seat(request, row, fitted)
+
+    def leave(self, pod: Pod) -> None:
+        """A bound pod goes, with what the ledger has for it."""
+        self._count_bound(pod, -1)
+
+    def stay(self, pod: Pod) -> None:
+        """A pod that had left is where it was."""
+        self._count_bound(pod, 1)
+
     def take(self, member: MemberRequest, seat: MemberSeat) -> None:
         """The member goes there."""
         self._change(member, seat, 1)
@@ -162,6 +206,16 @@ class ScratchCluster:
         """The member, which was taken, does not."""
         self._change(member, seat, -1)
         self._filters.release(member.pod, seat.node)
+
+    def _count_bound(self, pod: Pod, sign: int) -> None:
+        entry = self._ledger.entry(pod.metadata.uid)
+        if entry is not None:
+            for card, charge in entry.charges.items():
+                self._fleet.charge(entry.grant.node, card, charge, sign)
+            _count(self._uses, entry.grant.namespace, entry.uses, sign)
+        count = self._filters.take if sign > 0 else self._filters.release
+        with suppress(BadQuantity):  # such a pod counts for nothing on its node
+            count(pod, pod.spec.node_name)
 
     def _change(self, member: MemberRequest, seat: MemberSeat, sign: int) -> None:
         if seat.grant is None or member.request is None:
@@ -195,6 +249,19 @@ class ScratchCluster:
             shares=fitted,
         )  # fmt: skip
         return MemberSeat(node, grant)
+
+    def _opened(self, only: Set[str] | None) -> Bools:
+        rows, opened = self._fleet.rows, np.zeros(len(self._fleet.names), np.bool_)
+        known = self._rows[self._rows >= 0]
+        opened[known if only is None else [rows[name] for name in only if name in rows]] = True
+        return opened
+
+    def _screened(self, member: MemberRequest) -> Bools:
+        candidates = self._candidates(member)
+        if member.request is None:
+            return candidates
+        allowance = self._allowance(member.request.namespace)
+        return self._placer.screen(units(member.request), allowance, candidates)
 
     def _candidates(self, member: MemberRequest) -> Bools:
         rows, candidates = self._fleet.rows, self._open.copy()

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tessera_cli.place.cluster_input import Planned
 from tessera_cli.place.near_misses import NodeNearMiss, near_misses, same_refusal
+from tessera_cli.place.preemption.preemptions import PreemptionAnswer, Preemptions
 from tessera_core.gang_planner.planner import GangPlanner
 from tessera_core.planner import Planner
 from tessera_schema.reasons import Reason
@@ -19,17 +20,31 @@ NOT_PLACED = (Verdict.WAITING, Verdict.REJECTED)
 class Answers:
     """Collects them; what is placed holds its cards for those that come later."""
 
-    def __init__(self, planner: Planner, gangs: GangPlanner, now_ns: int, *, why: bool) -> None:
-        """With `why` pods that are not placed are looked at more closely, at their turn."""
+    def __init__(
+        self,
+        planner: Planner,
+        gangs: GangPlanner,
+        now_ns: int,
+        *,
+        why: bool,
+        preemptions: Preemptions | None = None,
+    ) -> None:
+        """With `why` pods that are not placed are looked at more closely, at their turn; with
+        `preemptions` those that wait are asked for who would have to go."""
         self.gangs = gangs
         self.outcomes: list[PlanOutcome] = []
         self.closer: dict[int, tuple[NodeNearMiss, ...]] = {}
         """Position of the first of the pods that wait for one reason -> what it met."""
         self.advice: dict[int, str] = {}
         """Position of each pod that is not placed -> what would help."""
+        self.preemptions: dict[int, PreemptionAnswer] = {}
+        """Position of a pod of no gang that waits for room -> who would have to go."""
+        self.gang_preemptions: dict[str, PreemptionAnswer] = {}
+        """Gang's id -> the same."""
         self._planner = planner
         self._now_ns = now_ns
         self._why = why
+        self._preemptions = preemptions
         self._of_gangs: dict[str, PlanOutcome] = {}
 
     def add(self, planned: Planned) -> None:
@@ -37,7 +52,11 @@ class Answers:
         outcome = self._of_gang(planned) or self._planner.plan(planned.pod, self._now_ns)
         if self._why and outcome.verdict in NOT_PLACED:
             self._explain(outcome)
-        self.outcomes.append(replace(outcome, warnings=(*planned.warnings, *outcome.warnings)))
+        warnings = [*planned.warnings, *outcome.warnings]
+        if self._preemptions is not None and outcome.verdict is Verdict.WAITING:
+            warnings += self._preemptions.warnings(outcome)
+            self._preempt(self._preemptions, outcome)
+        self.outcomes.append(replace(outcome, warnings=tuple(warnings)))
 
     def _of_gang(self, planned: Planned) -> PlanOutcome | None:
         uid = planned.pod.metadata.uid
@@ -45,6 +64,17 @@ class Answers:
             found: Mapping[str, PlanOutcome] = self.gangs.plan(planned.pod, self._now_ns) or {}
             self._of_gangs.update(found)
         return self._of_gangs.get(uid)
+
+    def _preempt(self, preemptions: Preemptions, outcome: PlanOutcome) -> None:
+        gang = self.gangs.catalog.of_pod.get(outcome.pod.metadata.uid)
+        if gang is None:
+            answer = preemptions.of_pod(outcome)
+            if answer is not None:
+                self.preemptions[len(self.outcomes)] = answer
+        elif gang not in self.gang_preemptions:
+            of_gang = preemptions.of_gang(gang)
+            if of_gang is not None:
+                self.gang_preemptions[gang] = of_gang
 
     def _explain(self, outcome: PlanOutcome) -> None:
         at = len(self.outcomes)

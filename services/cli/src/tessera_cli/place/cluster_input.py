@@ -18,6 +18,7 @@ from tessera_cli.place.lenient import repaired, without_nulls
 from tessera_cli.place.node_settings import node_settings
 from tessera_cli.place.operator_workloads import OPERATED
 from tessera_cli.place.other_kinds import Others
+from tessera_cli.place.preemption.objects import BUDGET, PRIORITY_CLASS, PreemptionObjects
 from tessera_cli.place.quota_objects import GPU_QUOTA, accelerator_quota, gpu_quota, resource_quota
 from tessera_cli.place.reservations import RESERVATION, reserved
 from tessera_cli.place.volcano_jobs import GANGS_OF_WORKLOADS, VOLCANO_JOBS
@@ -54,8 +55,14 @@ class Planned(Struct, frozen=True):
 class ClusterInput:
     """Collects objects one by one. Adding raises Malformed, Repeated or NotKubernetes."""
 
-    def __init__(self, registry: DialectRegistry, notify: Callable[[str], None]) -> None:
-        """`notify` is called with what the user should know and what stops nothing."""
+    def __init__(
+        self,
+        registry: DialectRegistry,
+        notify: Callable[[str], None],
+        preemption: PreemptionObjects | None = None,
+    ) -> None:
+        """`notify` is called with what the user should know and what stops nothing; `preemption`
+        gets what it needs, where that is wanted."""
         self.registry = registry
         self._notify = notify
         self._nodes: list[Node] = []
@@ -84,6 +91,13 @@ class ClusterInput:
             **dict.fromkeys(QUEUE_KINDS, self.gangs.add_queue),
             **dict.fromkeys(_MAKE_PODS, self._workload),
         }
+        self._preemption = preemption
+        if preemption is not None:
+            self._kinds = {
+                **self._kinds,
+                PRIORITY_CLASS: preemption.add_class,
+                BUDGET: preemption.add_budget,
+            }
 
     def add(self, item: Item) -> None:
         """Take in one object."""
@@ -131,7 +145,10 @@ class ClusterInput:
                     self._weigh(pod, raw, where)
                     self._plan(pod, self._pod_name(pod, raw, where), where, warnings)
                 return
-        self.gangs.pods.append(self._bind(pod, item.where))
+        bound = self._bind(pod, item.where)
+        if self._preemption is not None and not bound.terminal:
+            self._preemption.add_bound(bound, item)
+        self.gangs.pods.append(bound)
 
     def _bind(self, pod: Pod, where: str) -> Pod:
         if not pod.terminal:

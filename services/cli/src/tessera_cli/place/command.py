@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tessera_cli import forms
 from tessera_cli.place import cards_table, json_output, table
 from tessera_cli.place.place import Plan, place
+from tessera_cli.place.preemption.table import show_preemptions
 from tessera_cli.screen import Screen
 from tessera_cli.text import print_notice
 
@@ -46,6 +47,11 @@ def place_parser(commands: Commands, environ: Mapping[str, str]) -> None:
         "where no pod waits)",
     )  # fmt: skip
     command.add_argument(
+        "--preempt", action="store_true",
+        help="say which running pods of lower priority would have to go for those that wait; "
+        "nothing is evicted",
+    )  # fmt: skip
+    command.add_argument(
         "--config", metavar="FILE", help="YAML: dialects: {NAME: {enabled: false, OPTION: ...}}"
     )
     command.set_defaults(run=_place)
@@ -58,6 +64,7 @@ def _place(options: argparse.Namespace) -> int:
         recursive=options.recursive,
         why=options.why,
         cards=options.cards,
+        preempt=options.preempt,
         stdin=sys.stdin.buffer if sys.stdin is not None else io.BytesIO(),
         notify=print_notice,
         now_ns=time.time_ns(),
@@ -72,3 +79,4 @@ def _show(to: Screen, plan: Plan) -> None:
         cards_table.show(to, plan.listed.nodes)
     fleet = plan.planner.ledger.fleet
     table.show(to, plan.outcomes, fleet, plan.closer, plan.advice, plan.gangs, plan.turns)
+    show_preemptions(to, plan)

@@ -8,6 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from tessera_cli.place.place import Plan
+from tessera_cli.place.preemption.json_output import preempt
+from tessera_cli.place.preemption.preemptions import PreemptionAnswer
 from tessera_core.explain.card_holders import ListedCard, ListedHolder, ListedNode
 from tessera_core.gang_planner.answers import GangOutcome
 from tessera_core.gangs.queue_turns import QueueTurn
@@ -21,12 +23,12 @@ _encode: Final = msgspec.json.Encoder().encode
 
 def chunks(plan: Plan) -> Iterator[bytes]:
     """The document, pod by pod, then gangs and queues where there are any, then node by node where
-    cards are listed."""
+    cards are listed. Pods and gangs have `preempt` where that was asked for."""
     yield b"{"
     yield from _list(b"pods", _pods(plan))
     if plan.gangs:
         yield b","
-        yield from _list(b"gangs", map(gang, plan.gangs))
+        yield from _list(b"gangs", _gangs(plan))
     if plan.turns:
         yield b","
         yield from _list(b"queues", map(queue, plan.turns))
@@ -40,8 +42,23 @@ def chunks(plan: Plan) -> Iterator[bytes]:
 def _pods(plan: Plan) -> Iterator[dict[str, Any]]:
     """With `why` each has `advice`, too."""
     for at, outcome in enumerate(plan.outcomes):
-        more = {} if plan.closer is None else {"advice": plan.advice.get(at, "")}
+        more: dict[str, Any] = {} if plan.closer is None else {"advice": plan.advice.get(at, "")}
+        if plan.preemptions is not None:
+            more |= {"preempt": _preempt(plan, plan.preemptions.get(at))}
         yield pod(outcome) | more
+
+
+def _gangs(plan: Plan) -> Iterator[dict[str, Any]]:
+    for outcome in plan.gangs:
+        more = {}
+        if plan.preemptions is not None:
+            more = {"preempt": _preempt(plan, plan.gang_preemptions.get(outcome.gang.id))}
+        yield gang(outcome) | more
+
+
+def _preempt(plan: Plan, found: PreemptionAnswer | None) -> dict[str, Any] | None:
+    """None for what does not wait for room; without victims `message` says why."""
+    return None if found is None else preempt(found, plan.planner.ledger)
 
 
 def _list(name: bytes, parts: Iterable[Any]) -> Iterator[bytes]:

@@ -12,6 +12,8 @@ from tessera_cli.input.sources import sources
 from tessera_cli.place.answers import NOT_PLACED, Answers
 from tessera_cli.place.cluster_input import ClusterInput
 from tessera_cli.place.near_misses import NodeNearMiss
+from tessera_cli.place.preemption.objects import PreemptionObjects
+from tessera_cli.place.preemption.preemptions import PreemptionAnswer, Preemptions
 from tessera_cli.settings import registry
 from tessera_cli.text import condensed
 from tessera_core.explain.card_holders import ListedNode
@@ -57,6 +59,10 @@ class Plan(Struct, frozen=True):
     gangs: Sequence[GangOutcome] = ()
     turns: Sequence[QueueTurn] = ()
     """Queues in the order in which they would be served."""
+    preemptions: Mapping[int, PreemptionAnswer] | None = None
+    """With `preempt`: position of a pod of no gang that waits for room -> who would have to go."""
+    gang_preemptions: Mapping[str, PreemptionAnswer] = {}
+    """Id of a gang that waits for room -> the same."""
 
     @property
     def status(self) -> int:
@@ -66,13 +72,14 @@ class Plan(Struct, frozen=True):
         return NOT_ALL_PLACED if short or unclear or self.gaps else ALL_PLACED
 
 
-def place(
+def place(  # noqa: PLR0913  (keyword-only: each is an option of the command)
     names: Sequence[str],
     *,
     config: str | None = None,
     recursive: bool = False,
     why: bool = False,
     cards: bool = False,
+    preempt: bool = False,
     stdin: BinaryIO,
     notify: Callable[[str], None],
     now_ns: int,
@@ -81,7 +88,8 @@ def place(
 
     `notify` is called with what concerns no planned pod. Raises errors.CommandError.
     """
-    world = ClusterInput(registry(config), notify)
+    objects = PreemptionObjects() if preempt else None
+    world = ClusterInput(registry(config), notify, objects)
     for source in sources(names, recursive=recursive):
         for item in items(source, stdin):
             world.add(item)
@@ -91,7 +99,10 @@ def place(
     listed = _listed(planner) if cards or not world.planned else None
     for line in _notes(world, planner.warnings if listed is None else listed.warnings):
         notify(line)
-    answers = Answers(planner, gangs, now_ns, why=why)
+    preemptions = None
+    if objects is not None:
+        preemptions = Preemptions(planner, gangs, objects, cluster.bound, now_ns)
+    answers = Answers(planner, gangs, now_ns, why=why, preemptions=preemptions)
     for planned in world.planned:
         answers.add(planned)
     for line in _afterwards(answers, planner, listed):
@@ -99,6 +110,7 @@ def place(
     return Plan(
         answers.outcomes, planner, answers.closer if why else None, answers.advice, listed,
         world.gaps, tuple(gangs.outcomes.values()), gangs.turns,
+        answers.preemptions if preempt else None, answers.gang_preemptions,
     )  # fmt: skip
 
 

@@ -1,0 +1,130 @@
+"""Whether there is room once some units have gone: tried by the fit that places pods, on copies.
+
+No sum over a node decides anything: a pod is fitted to cards, and a gang is searched as when it is
+placed. Caps of queues and quotas are those that would hold then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import partial
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_core.gangs.queue_usage import ClusterQueues, amounts_of, sum_of
+from tessera_core.gangs.queues import QueueDimension, QueueOrigin
+from tessera_core.gangs.reservation import GangReservation, GangUnschedulable, Seats
+from tessera_core.gangs.scratch import MemberRequest, ScratchCluster
+from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.preemption.victim_search import Trial
+from tessera_core.preemption.victim_units import VictimUnit
+from tessera_core.quota.allowance import minimum_usage
+from tessera_schema.kube import Pod
+
+FITS_OF_A_TRIAL: Final = 256
+"""Fits that one search of a gang's places may cost; a search that needs more counts as failed."""
+QueueKey = tuple[QueueOrigin, str]
+
+
+class Preemptor(Struct, frozen=True, kw_only=True):
+    """Who needs room: a pod, or the members of a gang that start together."""
+
+    members: tuple[MemberRequest, ...]
+    priority: int
+    queue: QueueKey | None = None
+    domains: Sequence[Set[str]] | None = None
+    """Groups of nodes of which one has to take all members; None = any nodes."""
+
+
+class QueueRoom:
+    """Whether the preemptor's queue takes it once pods of the same queue have gone."""
+
+    def __init__(self, ledger: Ledger, queues: ClusterQueues | None, preemptor: Preemptor) -> None:
+        """Without `queues` nobody has a cap."""
+        self._ledger = ledger
+        self._queues = queues
+        self._queue = preemptor.queue
+        self._requested = sum_of(
+            amounts_of(each.pod, minimum_usage(each.request) if each.request else {})
+            for each in preemptor.members
+        )
+
+    def over(self, gone: Iterable[Pod]) -> str:
+        """The cap that is exceeded without these pods, in numbers; empty for none."""
+        if self._queues is None or self._queue is None:
+            return ""
+        freed = sum_of(map(self._amounts, gone))
+        more = {dim: amount - freed.get(dim, 0) for dim, amount in self._requested.items()}
+        return self._queues.over(*self._queue, {dim: n for dim, n in more.items() if n > 0})
+
+    def _amounts(self, pod: Pod) -> Mapping[QueueDimension, float]:
+        entry = self._ledger.entry(pod.metadata.uid)
+        return amounts_of(pod, {} if entry is None else entry.uses)
+
+
+class EvictionTrials:
+    """Trials on one copy of the cluster, which pods leave and return to."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        filters: KubeSchedulerFilters,
+        preemptor: Preemptor,
+        ending: Iterable[Pod],
+        room: QueueRoom,
+    ) -> None:
+        """With all units where they are. Pods that are `ending` have gone."""
+        self._ledger = ledger
+        self._filters = filters
+        self._preemptor = preemptor
+        self._room = room
+        self.scratch = ScratchCluster(ledger, filters)
+        for pod in ending:
+            self.scratch.leave(pod)
+        self._gone: dict[str, Pod] = {}
+
+    def on(self, node: str) -> Trial:
+        """The trial of a pod on one node."""
+        return partial(self._seats_on, node)
+
+    def anywhere(self, units: Sequence[VictimUnit]) -> Seats | None:
+        """The trial of members that start together, on any nodes."""
+        self._leave(units)
+        if self._room.over(self._gone.values()):
+            return None
+        search = GangReservation(
+            self._ledger, self._filters, self._preemptor.members,
+            domains=self._preemptor.domains, scratch=self.scratch,
+        )  # fmt: skip
+        found = search.find_seats(FITS_OF_A_TRIAL)
+        return None if found is None or isinstance(found, GangUnschedulable) else found
+
+    def nodes_without(self, units: Iterable[VictimUnit]) -> tuple[str, ...]:
+        """The nodes that may do for a pod without all of these units: no other node does."""
+        self._leave(units)
+        return self.scratch.nodes_with_room(self._preemptor.members[0])
+
+    def _seats_on(self, node: str, units: Sequence[VictimUnit]) -> Seats | None:
+        self._leave(units)
+        if self._room.over(self._gone.values()):
+            return None
+        member = self._preemptor.members[0]
+        seat = self.scratch.seat_on(member, node)
+        return None if seat is None else {member.pod.metadata.uid: seat}
+
+    def _leave(self, units: Iterable[VictimUnit]) -> None:
+        gone = pods_of(units)
+        for uid, pod in self._gone.items():
+            if uid not in gone:
+                self.scratch.stay(pod)
+        for uid, pod in gone.items():
+            if uid not in self._gone:
+                self.scratch.leave(pod)
+        self._gone = gone
+
+
+def pods_of(units: Iterable[VictimUnit]) -> dict[str, Pod]:
+    """The pods of all units, by uid."""
+    return {victim.uid: victim.pod for unit in units for victim in unit.pods}

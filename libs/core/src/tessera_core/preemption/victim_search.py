@@ -1,0 +1,165 @@
+"""The cheapest of some units whose eviction makes room.
+
+1. Of the units in the order of their cost as few as suffice go, from the cheapest on.
+2. Those are taken back, the dearest first, without which there is still room, as kube-scheduler
+   does; before all others those of nodes that nobody uses, and those that may not go together.
+3. Sets are tried in the order of their cost, until one of them suffices or costs as much.
+
+Step 3 is exact. It is left out where more than `EXACT_UNITS` units by themselves cost less than
+what was found, and it is bounded.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence, Set
+from heapq import heappop, heappush
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_core.gangs.reservation import Seats
+from tessera_core.preemption.eviction_costs import EvictionCost, EvictionCosts
+from tessera_core.preemption.victim_units import VictimUnit
+
+Trial = Callable[[Sequence[VictimUnit]], Seats | None]
+"""Where everybody would go without these units; None where there is no room even so."""
+Forbidden = Callable[[Sequence[VictimUnit]], str]
+"""Why these units may not all go; empty when they may. What is forbidden stays so with more."""
+EXACT_UNITS: Final = 12
+"""Units of which all sets are tried, 4,096 at most."""
+_MOST_SETS: Final = 20_000
+"""Sets of one search that are put in order."""
+
+
+class VictimSet(Struct, frozen=True):
+    """Units whose eviction makes room, and the places that they make."""
+
+    units: tuple[VictimUnit, ...]
+    seats: Seats
+    cost: EvictionCost
+
+
+class VictimSearch:
+    """Looks for the cheapest set, in one or several groups of units."""
+
+    def __init__(self, costs: EvictionCosts, forbidden: Forbidden, most_trials: int) -> None:
+        """`most_trials` are those of all searches together."""
+        self.left = most_trials
+        self.exhausted = False
+        """True after a search that ended early: a cheaper set may exist."""
+        self._costs = costs
+        self._forbidden = forbidden
+
+    def cheapest(
+        self, units: Sequence[VictimUnit], trial: Trial, best: VictimSet | None, most_trials: int
+    ) -> VictimSet | None:
+        """The cheapest set of these units, if it costs less than `best`; else `best`."""
+        order = sorted(units, key=lambda unit: (self._costs.of((unit,)), unit.name))
+        first = self._greedy(order, trial)
+        if first is None:
+            return best
+        if not self._forbidden(first.units) and (best is None or first.cost < best.cost):
+            best = first
+        if best is not None:
+            least = best.cost
+            order = [unit for unit in order if self._costs.of((unit,)) < least]
+            if len(order) > EXACT_UNITS:
+                self.exhausted = True
+                return best
+        return self._exact(order, trial, best, most_trials)
+
+    # -- the first set
+
+    def _greedy(self, order: Sequence[VictimUnit], trial: Trial) -> VictimSet | None:
+        """A set that suffices and of which no unit can be left out; None where all are too few."""
+        if self._tried(trial, order) is None:
+            return None
+        enough = bisect_left(
+            range(1, len(order)), 1, key=lambda n: int(self._tried(trial, order[:n]) is not None)
+        )
+        gone = self._reprieved(order[: enough + 1], trial)
+        if self._forbidden(gone.units) and enough + 1 < len(order):
+            gone = self._reprieved(order, trial)
+        return gone
+
+    def _reprieved(self, units: Sequence[VictimUnit], trial: Trial) -> VictimSet:
+        gone, seats = list(units), self._tried(trial, units) or {}
+        used = {seat.node for seat in seats.values()}
+        near = [unit for unit in gone if any(v.pod.spec.node_name in used for v in unit.pods)]
+        if len(near) < len(gone) and (found := self._tried(trial, near)) is not None:
+            gone, seats = near, found
+        guarded = self._too_many(gone)
+        dearest = [*reversed(gone)]
+        dearest.sort(key=lambda unit: unit.name not in guarded)
+        for unit in dearest:
+            fewer = [each for each in gone if each is not unit]
+            found = self._tried(trial, fewer)
+            if found is not None:
+                gone, seats = fewer, found
+        return VictimSet(tuple(gone), seats, self._costs.of(gone))
+
+    def _too_many(self, units: Sequence[VictimUnit]) -> Set[str]:
+        """Names of the units that may not go together with those before them."""
+        going: list[VictimUnit] = []
+        guarded: set[str] = set()
+        if not self._forbidden(units):
+            return guarded
+        for unit in units:
+            if self._forbidden((*going, unit)):
+                guarded.add(unit.name)
+            else:
+                going.append(unit)
+        return guarded
+
+    # -- all sets
+
+    def _exact(
+        self,
+        order: Sequence[VictimUnit],
+        trial: Trial,
+        best: VictimSet | None,
+        most_trials: int,
+    ) -> VictimSet | None:
+        heap: list[tuple[EvictionCost, int, tuple[int, ...]]] = []
+        self._push(heap, order, (), best)
+        floor = self.left - most_trials
+        while heap:
+            cost, _, at = heappop(heap)
+            if best is not None and cost >= best.cost:
+                return best
+            if self.left <= floor:
+                self.exhausted = True
+                return best
+            units = [order[n] for n in at]
+            seats = self._tried(trial, units)
+            if seats is not None:
+                return VictimSet(tuple(units), seats, cost)
+            if len(heap) < _MOST_SETS:
+                self._push(heap, order, at, best)
+            else:
+                self.exhausted = True
+        return best
+
+    def _push(
+        self,
+        heap: list[tuple[EvictionCost, int, tuple[int, ...]]],
+        order: Sequence[VictimUnit],
+        at: tuple[int, ...],
+        best: VictimSet | None,
+    ) -> None:
+        """The sets with one unit more, later in the order, that may go and cost less."""
+        for n in range(at[-1] + 1 if at else 0, len(order)):
+            more = (*at, n)
+            units = [order[each] for each in more]
+            cost = self._costs.of(units)
+            if (best is None or cost < best.cost) and not self._forbidden(units):
+                heappush(heap, (cost, len(more), more))
+
+    def _tried(self, trial: Trial, units: Sequence[VictimUnit]) -> Seats | None:
+        """A trial beyond the bound fails, so nothing is left out because of it."""
+        if self.left <= 0:
+            self.exhausted = True
+            return None
+        self.left -= 1
+        return trial(units)
