@@ -41,7 +41,7 @@ OTHER = card_node("gpu-2", [a100("gpu-2", 0)])
 TRAIN = holding_pod("ml", "train", part("gpu-1", 0, 24, 30))
 WEB = holding_pod("shop", "web", part("gpu-2", 0, 8, 10, dialect="koordinator"))
 WAITS = waiting_pod("ml", "waits", 90000, "0/2 nodes are available: 2 Insufficient memory.")
-NO_BUS = "use is not known: name the message bus by --nats"
+NO_BUS = "use is not known: name the message bus by --nats, or add --agents"
 
 
 @asynccontextmanager
@@ -65,6 +65,15 @@ async def test_without_a_bus_it_shows_what_is_granted(tmp_path: Path, tessera: T
     assert lines[-1].split()[:2] == ["ml/waits", lines[-1].split()[1]]
     assert lines[-1].endswith("1 x 87.9 GiB: 0/2 nodes are available: 2 Insufficient memory.")
     assert "\x1b" not in ran.out
+
+
+async def test_without_agents_to_read_it_says_that_use_is_not_known(
+    tmp_path: Path, tessera: Tessera
+) -> None:
+    async with a_cluster(tmp_path, tessera) as cluster:
+        ran = await cluster.run("top", "--agents")
+    assert ran.out.splitlines()[1] == "use is not known: no agent has a port for metrics there"
+    assert "24.0/80.0 used -" in ran.out
 
 
 async def test_json_has_every_figure_with_its_unit(tmp_path: Path, tessera: Tessera) -> None:

@@ -112,6 +112,12 @@ class Occupancy:
         """The uids of all pods that hold cards or wait for them."""
         return [*self._holding, *self._waiting]
 
+    def uids_on(self, node: str) -> dict[tuple[str, str], str]:
+        """Namespace and name -> uid, of the pods that hold cards of a node."""
+        known = self._nodes.get(node)
+        pods = known.pods.values() if known is not None else ()
+        return {(pod.grant.namespace, pod.grant.name): pod.uid for pod in pods}
+
     def grant_of(self, uid: str) -> Grant | None:
         """What a pod holds (`tessera_core.reports` asks)."""
         pod = self._holding.get(uid)

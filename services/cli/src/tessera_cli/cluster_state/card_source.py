@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from msgspec import Struct
 
 from tessera_cli.api_objects import ClusterConnection, open_cluster
-from tessera_cli.cluster_state import api_reader, bus_reader
+from tessera_cli.cluster_state import agent_reader, api_reader, bus_reader
 from tessera_cli.cluster_state.feed import ClusterFeed
 from tessera_cli.kubeconfig import ClusterTarget
 from tessera_cli.settings import registry
@@ -20,6 +20,8 @@ class CardSource(Struct, frozen=True, kw_only=True):
 
     target: ClusterTarget
     bus: BusSettings | None = None
+    agents: bool = False
+    """Where no bus is named, use is read from the agents' metrics."""
     wait_s: float = 0
     """Seconds that a single answer waits for usage."""
     nodes: str = ""
@@ -48,6 +50,10 @@ async def read_cards(source: CardSource) -> ClusterFeed:
         await api_reader.read_pods(cluster, feed, namespace, source.pods)
         if feed.occupancy.waiting():
             await api_reader.read_answers(cluster.kube, feed, namespace)
+        if source.agents and source.bus is None:
+            agents = await agent_reader.find_agents(cluster.kube)
+            nodes = [row.name for row in feed.occupancy.rows()]
+            feed.problem = await agent_reader.scrape(cluster.kube, feed, agents, nodes)
     if source.bus is not None:
         async with bus_reader.receiving(source.bus, feed):
             await bus_reader.until_reported(feed, source.wait_s)

@@ -14,10 +14,12 @@ from tessera_core.occupancy.occupancy import Occupancy
 from tessera_core.occupancy.summaries import CardNode, CardPod, read_node, read_pod
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.reports.agents import AgentReports, ReceivedReport
-from tessera_core.reports.doubts import Doubt
+from tessera_core.reports.doubts import Doubt, Doubts
+from tessera_core.reports.usage import counting
 from tessera_runtime.bus.api import Message
 from tessera_runtime.kube.reflector import WatchEventType
 from tessera_schema import subjects
+from tessera_schema.messages.device_reports import NodeUsage
 
 MOST_NOTICES: Final = 8
 
@@ -34,6 +36,8 @@ class ClusterFeed:
         self.messages = 0
         self.usage_came = asyncio.Event()
         """Set with each message of usage."""
+        self.problem = ""
+        """Why use is not known; empty = nothing is wrong."""
         self.notices: list[str] = []
         """Objects that were left out, and why; the first few."""
         self._reports: AgentReports | None = None
@@ -133,6 +137,15 @@ class ClusterFeed:
                 usage = reports.usage(_report(message), self.occupancy.grant_of)
                 if usage is not None:
                     self.occupancy.put_usage(usage, came)
+
+    def take_metrics(self, usage: NodeUsage, now: float) -> None:
+        """Usage that was read from an agent's own endpoint, by way of the API server."""
+        of = self._nodes.get(usage.node)
+        doubts = Doubts()
+        cards = {} if of is None else {c.id: c for c in of.cards if c.vendor == usage.vendor}
+        counted = counting(usage, cards, self.occupancy.grant_of, doubts)
+        self.doubted += len(doubts.found)
+        self.occupancy.put_usage(counted, now)
 
     def take_state(self, message: Message) -> None:
         """A device state, whatever it is worth."""

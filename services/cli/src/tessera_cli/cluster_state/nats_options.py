@@ -33,6 +33,11 @@ def add_nats_options(command: argparse.ArgumentParser) -> None:
         "--nats-password-file", default="", metavar="FILE", help="file with the user's password"
     )
     command.add_argument(
+        "--agents", action="store_true",
+        help="read use from the agents' metrics, through the API server, where no bus is named: it "
+        "takes the right to get pods/proxy, and the component prometheus",
+    )  # fmt: skip
+    command.add_argument(
         "--wait", type=float, default=WAIT_S, metavar="SECONDS",
         help="wait so long for usage, where it is printed once",
     )  # fmt: skip

@@ -138,7 +138,8 @@ def _read(
     from tessera_cli.cluster_state.card_source import CardSource, read_cards
 
     source = CardSource(
-        target=kubeconfig.target(options), bus=named_bus(options), wait_s=options.wait,
+        target=kubeconfig.target(options), bus=named_bus(options),
+        agents=options.agents, wait_s=options.wait,
         nodes=nodes, pods=pods, namespaced=namespaced,
     )  # fmt: skip
     feed = asyncio.run(read_cards(source))

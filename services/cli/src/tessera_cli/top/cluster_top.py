@@ -8,7 +8,7 @@ import gc
 import time
 
 from tessera_cli import forms
-from tessera_cli.cluster_state import api_reader, bus_reader, documents
+from tessera_cli.cluster_state import agent_reader, api_reader, bus_reader, documents
 from tessera_cli.cluster_state.card_source import CardSource, read_cards
 from tessera_cli.cluster_state.feed import ClusterFeed
 from tessera_cli.screen import Screen
@@ -18,14 +18,14 @@ from tessera_cli.top.frame import TopSnapshot
 from tessera_cli.top.view import TopView
 from tessera_runtime.background import running_in_background
 
-_NO_BUS = "use is not known: name the message bus by --nats"
+_NO_BUS = "use is not known: name the message bus by --nats, or add --agents"
 
 
 async def read(source: CardSource, view: TopView) -> tuple[TopSnapshot, list[str]]:
     """One moment of the cluster, and what was left out. Raises as `read_cards` does."""
     feed = await read_cards(source)
-    status = "" if source.bus is not None else _NO_BUS
-    return _take(feed, view, source, status), feed.notices
+    known = source.bus is not None or source.agents
+    return _take(feed, view, source, feed.problem if known else _NO_BUS), feed.notices
 
 
 async def watch(source: CardSource, view: TopView, screen: Screen) -> None:
@@ -40,6 +40,11 @@ async def watch(source: CardSource, view: TopView, screen: Screen) -> None:
     async with source.open() as cluster, api_reader.watching(cluster, feed):
         gc.freeze()  # what was read stays: 5,000 nodes are not to be searched for garbage again
         visible = live.VisibleNodes()
+        if source.bus is None and source.agents:
+            reading = agent_reader.scrape_on(cluster.kube, feed, lambda: visible.nodes)
+            async with running_in_background(reading, "agents"):
+                await live.draw(screen, view, take, visible)
+            return
         if source.bus is None:
             await live.draw(screen, view, take, visible)
             return
@@ -70,7 +75,7 @@ def _take(feed: ClusterFeed, view: TopView, source: CardSource, status: str) -> 
 
 def _status(source: CardSource, feed: ClusterFeed) -> str:
     if source.bus is None:
-        return _NO_BUS
+        return feed.problem if source.agents else _NO_BUS
     if not feed.messages:
         return "use is not known yet: no message of an agent has come"
     return ""

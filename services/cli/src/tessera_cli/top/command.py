@@ -72,7 +72,10 @@ def _top(options: argparse.Namespace) -> int:
     except BadRowFilter as e:
         raise UsageError(str(e)) from e
     source = CardSource(
-        target=kubeconfig.target(options), bus=named_bus(options), wait_s=options.wait
+        target=kubeconfig.target(options),
+        bus=named_bus(options),
+        agents=options.agents,
+        wait_s=options.wait,
     )
     live = sys.stdout.isatty() and sys.stdin.isatty() and not options.once
     if live and options.output == forms.TABLE:
