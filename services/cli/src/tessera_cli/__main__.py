@@ -29,6 +29,7 @@ from tessera_cli.explain.command import explain_parser
 from tessera_cli.listings.command import listing_parsers
 from tessera_cli.place.command import place_parser
 from tessera_cli.plan.command import plan_parser
+from tessera_cli.report.command import report_parser
 from tessera_cli.text import print_notice, printable
 from tessera_cli.top.command import top_parser
 from tessera_schema.version import VERSION
@@ -127,6 +128,7 @@ def command_parser() -> argparse.ArgumentParser:
     _quota_parser(commands)
     plan_parser(commands, os.environ)
     check_parser(commands, os.environ)
+    report_parser(commands, os.environ)
     completion_parser(commands, parser)
     return parser
 
