@@ -35,15 +35,17 @@ async def test_all_is_well_where_everything_runs(tmp_path: Path) -> None:
 
 async def test_nri_is_off(tmp_path: Path) -> None:
     async with installed_cluster(tmp_path) as cluster:
+        await run_agent(cluster, conditions=[{"type": "Ready", "status": "False"}])
         await cluster.publish(
             "the container runtime does not ask: /var/run/nri/nri.sock: nothing listens"
         )
+        await cluster.renew(ago_s=300)
         faults = await cluster.faults()
         assert list(faults) == ["nri"]
         assert faults["nri"].state is FindingState.FAILED
         assert f"{CARD_NODE}: the container runtime does not ask" in faults["nri"].found
         assert "disable = false" in faults["nri"].remedy
-        await cluster.publish()  # as the agent does once the runtime calls it
+        await run_agent(cluster)  # which the runtime calls again
         assert await cluster.faults() == {}
 
 

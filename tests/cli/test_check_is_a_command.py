@@ -7,6 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tessera_cli.check.findings_table import show
+from tessera_cli.screen import console
+from tessera_core.preflight.findings import Finding, FindingState
+from tessera_core.preflight.snapshot import InstallationSnapshot
+from tessera_core.registry.registry import load
+from tessera_core.registry.vendor_monitoring import monitoring
 from tests.cli.conftest import Tessera
 from tests.cli.installed_cluster import CARD_NODE, InstalledCluster, installed_cluster
 
@@ -58,6 +64,21 @@ async def test_a_node_that_is_not_there(tmp_path: Path, tessera: Tessera) -> Non
         ran = await asyncio.to_thread(tessera, "check", config(cluster), "--node", "gpu-9")
         assert (ran.status, ran.out) == (1, "")
         assert ran.err == "tessera: error: node gpu-9: there is none of that name\n"
+
+
+def test_of_many_findings_of_one_check_five_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    registry = load()
+    cluster = InstallationSnapshot(registry=registry, vendors=monitoring(registry))
+    found = [
+        Finding(group="nodes", name="agents", state=FindingState.FAILED, found=f"gpu-{i}", remedy=r)
+        for i, r in enumerate(["a"] * 10 + ["b"] * 10)
+    ]
+    show(console(sized=False), cluster, found, every=False)
+    *rows, more, remedy, summary = filter(None, capsys.readouterr().out.splitlines())
+    assert [row.split()[-1] for row in rows[2:]] == [f"gpu-{i}" for i in range(5)]
+    assert more == "agents: 15 more (-o json has all)"
+    assert remedy == "agents: a"
+    assert summary == "20 failed; Tessera is not installed yet"
 
 
 def test_a_wrong_call_is_2(tessera: Tessera) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
 from msgspec import UNSET
 
 from tessera_core.preflight.findings import (
@@ -18,14 +17,9 @@ from tessera_core.preflight.findings import (
     warning,
 )
 from tessera_core.preflight.node_runtime import NRI_ON, can_require, runtime_of
-from tessera_core.preflight.objects import NAME_LABEL, VENDOR_LABEL, NodeFacts, PodFacts
+from tessera_core.preflight.objects import NAME_LABEL, VENDOR_LABEL, NodeFacts
 from tessera_core.preflight.snapshot import AGENT, LEASES, NAMESPACE, InstallationSnapshot
-from tessera_schema.annotation_keys import CARDS_PREFIX
-from tessera_schema.node_cards import (
-    RUNTIME_DOES_NOT_CALL,
-    NodeCardsAnnotation,
-    decode_node_cards,
-)
+from tessera_schema.node_cards import RUNTIME_DOES_NOT_CALL, NodeCardsAnnotation
 
 REQUIRED: Final = "tessera-agent-required"
 """ConfigMap by which an administrator says that nodes' runtimes require the agent; the chart
@@ -45,22 +39,21 @@ HOOK: Final = "hook"
 def agents(cluster: InstallationSnapshot) -> Iterator[Outcome]:
     """Each node with cards has a ready agent of each of its vendors."""
     problems: list[Outcome] = []
-    for node in cluster.card_nodes:
-        for daemonset in cluster.agents_of(node):
-            problems.extend(_agent_problem(cluster, node, daemonset.vendor))
+    for node, vendor, published in cluster.published:
+        problems.extend(_agent_problem(cluster, node, vendor, _problem(published)))
     yield from or_ok(problems, "an agent is ready on each node with cards")
 
 
 def _agent_problem(
-    cluster: InstallationSnapshot, node: NodeFacts, vendor: str
+    cluster: InstallationSnapshot, node: NodeFacts, vendor: str, published: str
 ) -> Iterator[Outcome]:
-    pod = agent_pod(cluster, node.name, vendor)
+    pod = cluster.agent_pods.get((vendor, node.name))
     if pod is None:
         yield failed(
             f"{node.name}: no {vendor} agent runs there",
             f"kubectl -n {NAMESPACE} describe daemonset {AGENT}-{vendor}",
         )
-    elif not pod.ready and _problem(node, vendor) == "":
+    elif not pod.ready and not published:
         waits = pod.waits
         why = f": {waits.reason}: {waits.message}".rstrip(": ") if waits is not None else ""
         yield failed(
@@ -69,49 +62,19 @@ def _agent_problem(
         )
 
 
-def agent_pod(cluster: InstallationSnapshot, node: str, vendor: str) -> PodFacts | None:
-    """The pod of a vendor's agent there."""
-    for pod in cluster.pods:
-        labels = pod.metadata.labels
-        named = labels.get(NAME_LABEL), labels.get(VENDOR_LABEL), pod.spec.node_name
-        if named == (AGENT, vendor, node):
-            return pod
-    return None
-
-
-def annotation(node: NodeFacts, vendor: str) -> NodeCardsAnnotation | str:
-    """What the agent publishes, or why it cannot be read; empty where there is nothing."""
-    text = node.metadata.annotations.get(f"{CARDS_PREFIX}{vendor}", "")
-    try:
-        return decode_node_cards(text) if text else ""
-    except msgspec.DecodeError as e:
-        return str(e)
-
-
-def _problem(node: NodeFacts, vendor: str) -> str:
+def _problem(found: NodeCardsAnnotation | str) -> str:
     """Why the agent cannot give cards, as it publishes."""
-    found = annotation(node, vendor)
-    if isinstance(found, str) or found.problem is UNSET:
-        return ""
-    return found.problem
-
-
-def _published(
-    cluster: InstallationSnapshot,
-) -> Iterator[tuple[NodeFacts, str, NodeCardsAnnotation | str]]:
-    for node in cluster.card_nodes:
-        for daemonset in cluster.agents_of(node):
-            yield node, daemonset.vendor, annotation(node, daemonset.vendor)
+    return "" if isinstance(found, str) or found.problem is UNSET else found.problem
 
 
 def nri(cluster: InstallationSnapshot) -> Iterator[Outcome]:
     """The container runtime calls the agent, as the agent publishes on its node."""
     silent, others, read = [], [], 0
-    for node, vendor, found in _published(cluster):
+    for node, vendor, found in cluster.published:
         if isinstance(found, str):
             continue
         read += 1
-        problem = _problem(node, vendor)
+        problem = _problem(found)
         if problem.startswith(RUNTIME_DOES_NOT_CALL):
             silent.append((node.name, problem))
         elif problem:
@@ -172,9 +135,9 @@ def leases(cluster: InstallationSnapshot) -> Iterator[Outcome]:
         yield unknown("the API server's answer has no date", f"kubectl -n {LEASES} get leases")
         return
     late = []
-    for node, vendor, found in _published(cluster):
-        if isinstance(found, str) or found.heartbeat_s is UNSET:
-            continue
+    for node, vendor, found in cluster.published:
+        if isinstance(found, str) or found.heartbeat_s is UNSET or _problem(found):
+            continue  # an agent that publishes why it cannot give cards renews none
         lease = f"agent.{vendor}.{node.name}"
         renewed_s = cluster.written_s.get(lease, cluster.renewed_s.get(lease))
         if renewed_s is None:
@@ -201,7 +164,7 @@ def cards(cluster: InstallationSnapshot) -> Iterator[Outcome]:
     """Each agent publishes cards, and some of each node's take pods."""
     problems = []
     count = 0
-    for node, vendor, found in _published(cluster):
+    for node, vendor, found in cluster.published:
         if isinstance(found, str):
             text = f"the annotation cannot be read: {found}" if found else "nothing is published"
             problems.append(
@@ -253,7 +216,7 @@ def hook(cluster: InstallationSnapshot) -> Iterator[Outcome]:
 def extended_resources(cluster: InstallationSnapshot) -> Iterator[Outcome]:
     """The node's status has the extended resources that its agent advertises."""
     problems = []
-    for node, vendor, found in _published(cluster):
+    for node, vendor, found in cluster.published:
         if isinstance(found, str) or found.advertises is UNSET:
             continue
         lost = [name for name in found.advertises if name not in node.status.allocatable]

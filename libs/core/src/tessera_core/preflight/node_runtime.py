@@ -140,7 +140,7 @@ def runtime_classes(cluster: InstallationSnapshot) -> Iterator[Outcome]:
         lacking = [
             node.name
             for node in cluster.card_nodes
-            if agent.selects(node) and not _knows(node, handlers[name])
+            if agent in cluster.agents_on[node.name] and not _knows(node, handlers[name])
         ]
         if lacking:
             problems.append(
@@ -180,7 +180,7 @@ def competing_plugins(cluster: InstallationSnapshot) -> Iterator[Outcome]:
         system = _system_of(cluster, daemonset)
         if system is None or daemonset.part:
             continue
-        nodes = [node.name for node in cluster.card_nodes if daemonset.selects(node)]
+        nodes = [node.name for node in filter(daemonset.selector, cluster.card_nodes)]
         if nodes:
             namespace, name = daemonset.metadata.namespace, daemonset.metadata.name
             remedy = system.remedy.format(namespace=namespace, name=name, nodes=spaced(nodes))

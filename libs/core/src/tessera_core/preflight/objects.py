@@ -5,6 +5,7 @@ Decoding skips every other field.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec import Raw, Struct
@@ -168,11 +169,12 @@ class WorkloadFacts(Struct, frozen=True):
         return any(v.name == _DELIVERY and v.value == ALLOCATE
                    for c in self.all_containers for v in c.env)  # fmt: skip
 
-    def selects(self, node: NodeFacts) -> bool:
-        """Whether its node selector and affinity let its pods run there."""
+    @property
+    def selector(self) -> Callable[[NodeFacts], bool]:
+        """Whether its node selector and affinity let its pods run on a node."""
         spec = self.spec.template.spec
-        selected = PodSpec(node_selector=spec.node_selector, affinity=spec.affinity)
-        return NodeAffinity(selected).refusal(Node(metadata=node.metadata)) is None
+        affinity = NodeAffinity(PodSpec(node_selector=spec.node_selector, affinity=spec.affinity))
+        return lambda node: affinity.refusal(Node(metadata=node.metadata)) is None
 
 
 class NodeSystemInfo(Struct, frozen=True, rename="camel"):

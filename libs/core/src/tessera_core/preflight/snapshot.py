@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Final
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from tessera_core.dialect_kit.monitoring import CompetingSystem, MonitoringSpec
 from tessera_core.preflight.objects import (
+    NAME_LABEL,
     PART_OF,
     PRODUCT,
+    VENDOR_LABEL,
     ConfigMapFacts,
     EventFacts,
     LeaseFacts,
@@ -24,7 +28,8 @@ from tessera_core.preflight.objects import (
     WorkloadFacts,
 )
 from tessera_core.registry.registry import DialectRegistry
-from tessera_schema.annotation_keys import CARDS_LABEL, SCHEDULER
+from tessera_schema.annotation_keys import CARDS_LABEL, CARDS_PREFIX, SCHEDULER
+from tessera_schema.node_cards import NodeCardsAnnotation, decode_node_cards
 
 NAMESPACE: Final = "tessera-system"
 LEASES: Final = "tessera-agent-leases"
@@ -44,7 +49,7 @@ class ClockReading(Struct, frozen=True, kw_only=True):
     own_s: float
 
 
-class InstallationSnapshot(Struct, frozen=True, kw_only=True):
+class InstallationSnapshot(Struct, frozen=True, kw_only=True, dict=True):
     """A cluster as it was read. What could not be read is empty, and named in `unread`."""
 
     registry: DialectRegistry
@@ -113,26 +118,49 @@ class InstallationSnapshot(Struct, frozen=True, kw_only=True):
         """The agents' DaemonSets, one a vendor."""
         return tuple(w for w in self.own if w.part == AGENT)
 
-    def agents_of(self, node: NodeFacts) -> tuple[WorkloadFacts, ...]:
-        """Those that run on the node."""
-        return tuple(agent for agent in self.agents if agent.selects(node))
+    @cached_property
+    def agents_on(self) -> Mapping[str, tuple[WorkloadFacts, ...]]:
+        """Node -> the agents that run on it."""
+        selectors = [(agent, agent.selector) for agent in self.agents]
+        return {
+            node.name: tuple(a for a, selects in selectors if selects(node)) for node in self.nodes
+        }
 
-    @property
+    @cached_property
+    def agent_pods(self) -> Mapping[tuple[str, str], PodFacts]:
+        """Vendor and node -> the pod of the vendor's agent there."""
+        return {
+            (pod.metadata.labels.get(VENDOR_LABEL, ""), pod.spec.node_name): pod
+            for pod in self.pods
+            if pod.metadata.labels.get(NAME_LABEL) == AGENT
+        }
+
+    @cached_property
+    def published(self) -> tuple[tuple[NodeFacts, str, NodeCardsAnnotation | str], ...]:
+        """Node, vendor, and what its agent publishes there; text where that cannot be read, empty
+        where there is nothing."""
+        return tuple(
+            (node, agent.vendor, _annotation(node, agent.vendor))
+            for node in self.nodes
+            for agent in self.agents_on[node.name]
+        )
+
+    @cached_property
     def card_nodes(self) -> tuple[NodeFacts, ...]:
         """Nodes on which an agent runs, or would run once Tessera is installed."""
         if self.agents:
-            return tuple(node for node in self.nodes if self.agents_of(node))
+            return tuple(node for node in self.nodes if self.agents_on[node.name])
         return tuple(node for node in self.nodes if self.labelled_for(node))
 
-    @property
+    @cached_property
     def nri_nodes(self) -> tuple[NodeFacts, ...]:
         """Those of `card_nodes` on which the runtime has to call an agent: of a vendor whose
         containers are limited by it."""
         limited = {v.name for v in self.registry.vendors.values() if v.hooked}
         if not self.agents:
             return tuple(n for n in self.nodes if limited & set(self.labelled_for(n)))
-        agents = [a for a in self.agents if a.vendor in limited and not a.allocates]
-        return tuple(n for n in self.nodes if any(agent.selects(n) for agent in agents))
+        called = {a.name for a in self.agents if a.vendor in limited and not a.allocates}
+        return tuple(n for n in self.nodes if called & {a.name for a in self.agents_on[n.name]})
 
     def labelled_for(self, node: NodeFacts) -> tuple[str, ...]:
         """Vendors whose labels the node has."""
@@ -158,3 +186,11 @@ class InstallationSnapshot(Struct, frozen=True, kw_only=True):
             renewed_s=of_node(self.renewed_s),
             written_s=of_node(self.written_s),
         )
+
+
+def _annotation(node: NodeFacts, vendor: str) -> NodeCardsAnnotation | str:
+    text = node.metadata.annotations.get(f"{CARDS_PREFIX}{vendor}", "")
+    try:
+        return decode_node_cards(text) if text else ""
+    except msgspec.DecodeError as e:
+        return str(e)
