@@ -61,6 +61,19 @@ def a_feed() -> ClusterFeed:
     return feed
 
 
+def test_another_source_on_a_nodes_subject_does_not_take_the_agents_place() -> None:
+    feed = a_feed()
+    subject, envelope, data = signed(node_usage("gpu-2", use(PODS[4], 1, 7)), "c")
+    feed.take_usage(Message(subject=subject, envelope=envelope, data=data), 0)
+    for i in range(100):
+        another = replace(envelope, source=f"/tessera/agent/{i}", sequence=9)
+        feed.take_usage(Message(subject=subject, envelope=another, data=data), 0)
+    feed.settle(1)
+    [card] = [card for row in feed.occupancy.rows() for card in row.cards if row.name == "gpu-2"]
+    assert card.used_percent == 7
+    assert feed.doubted == 7
+
+
 def found(view: TopView) -> TopSnapshot:
     return snapshot.take(a_feed().occupancy, view, name="prod-eu", now_s=NOW_S)
 
@@ -270,11 +283,7 @@ def test_what_is_no_time_has_no_age() -> None:
 
 def test_control_characters_of_names_do_not_reach_the_terminal() -> None:
     feed = a_feed()
-    bad = holding_pod("ml", "x", part("gpu-2", 0, 1), uid="bad")
-    bad["metadata"]["annotations"] = {
-        key: text.replace('"x"', '"\\u001b[31mx"')
-        for key, text in bad["metadata"]["annotations"].items()
-    }
+    bad = holding_pod("ml", "\x1b[31mx", part("gpu-2", 0, 1))
     feed.occupancy.put_pod(feed.pod(msgspec.json.encode(bad)))
     view = replace(first_view(""), place=Place.PODS)
     taken = snapshot.take(feed.occupancy, view, name="", now_s=NOW_S)

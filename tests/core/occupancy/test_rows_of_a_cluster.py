@@ -200,6 +200,13 @@ def test_a_pod_is_read_as_what_it_is() -> None:
     assert kind(forged) is NoCardsPod
 
 
+def test_a_pod_has_its_own_name_whatever_its_grant_says(read: Read) -> None:
+    pod = holding_pod("ml", "p", part("n0", 0, 8))
+    pod["metadata"] |= {"name": "own", "namespace": "mine"}
+    read.pod(pod)
+    assert read.card().shares[0].pod == "mine/own"
+
+
 def test_what_another_system_wrote_counts_for_cards_that_its_node_has(read: Read) -> None:
     read.occupancy.put_node(read_node(REGISTRY, msgspec.json.encode(manifests.node("n1"))))
     pod = manifests.bound("p", "GPU-n1-0,NVIDIA,3000,30:;")

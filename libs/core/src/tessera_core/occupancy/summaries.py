@@ -2,12 +2,14 @@
 
 A pod with a grant of Tessera's, which nearly every pod is that holds a card, is decoded no further
 than its annotations. Signatures are not verified: it takes the ConfigMap of public keys, which not
-everybody may read, and the API server lets nobody but the scheduler write a grant.
+everybody may read, and the API server lets nobody but the scheduler write a grant. A pod's name is
+its own, whatever its grant says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -110,7 +112,7 @@ _read_bound = decoder(_BoundPod)
 _read_pod = decoder(Pod)
 _read_conditions = decoder(_ConditionPod)
 _read_node = decoder(Node)
-_SCHEDULED = "PodScheduled"
+_SCHEDULED: Final = "PodScheduled"
 
 
 def read_node(registry: DialectRegistry, raw: bytes) -> CardNode:
@@ -139,8 +141,9 @@ def read_pod(registry: DialectRegistry, raw: bytes, cards_on: CardsOn = _no_card
     if grant is None:
         return NoCardsPod(uid=meta.uid)
     inits = own and any(share.role == "init" for share in grant.shares)
+    grant = replace(grant, given={}, namespace=meta.namespace, name=meta.name)
     return HoldingPod(
-        uid=meta.uid, grant=replace(grant, given={}), created=meta.creation_timestamp or "",
+        uid=meta.uid, grant=grant, created=meta.creation_timestamp or "",
         phase=bound.status.phase, ending=meta.deletion_timestamp is not None,
         init_over=init_is_over(_read_pod(raw) if inits else pod),
     )  # fmt: skip

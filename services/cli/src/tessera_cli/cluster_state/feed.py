@@ -22,6 +22,8 @@ from tessera_schema import subjects
 from tessera_schema.messages.device_reports import NodeUsage
 
 MOST_NOTICES: Final = 8
+MOST_SOURCES: Final = 8
+"""Agents whose messages on one node's subject wait to be counted: a vendor has one there."""
 
 
 class ClusterFeed:
@@ -44,8 +46,9 @@ class ClusterFeed:
         self._states: AgentReports | None = None
         self._nodes: dict[str, CardNode] = {}
         self._cluster = ""
-        self._unsettled: dict[str, tuple[Message, float]] = {}
-        """Subject -> the newest usage message of it, and when it came."""
+        self._unsettled: dict[str, dict[str, tuple[Message, float]]] = {}
+        """Subject, which the agents of a node share -> source -> its newest usage message, and when
+        it came."""
 
     # -- what the API server has
 
@@ -117,12 +120,15 @@ class ClusterFeed:
         """A usage message, whatever it is worth; `now` in seconds of a steady clock. It is looked
         into by `settle`: agents of 5,000 nodes say more in a second than can be checked in one."""
         self.messages += 1
-        self._unsettled[message.subject] = message, now  # an older one of the node keeps its turn
+        of_node = self._unsettled.setdefault(message.subject, {})  # an older one keeps its turn
+        source = message.envelope.source
+        if source in of_node or len(of_node) < MOST_SOURCES:
+            of_node[source] = message, now
         self.usage_came.set()
 
     def settle(self, most: int | None = None, first: Iterable[str] = ()) -> None:
-        """Count usage messages that have come: those of the nodes that are to be `first`, then up
-        to `most` others, the longest waiting first; without `most` all of them."""
+        """Count usage messages that have come: those of nodes that are to be `first`, then those of
+        up to `most` others, the longest waiting first; without `most` all of them."""
         if self._reports is None:
             return
         for node in first:
@@ -131,8 +137,7 @@ class ClusterFeed:
             self._count(subject, self._reports)
 
     def _count(self, subject: str, reports: AgentReports) -> None:
-        message, came = self._unsettled.pop(subject, (None, 0.0))
-        if message is not None:
+        for message, came in self._unsettled.pop(subject, {}).values():
             with suppress(msgspec.DecodeError):
                 usage = reports.usage(_report(message), self.occupancy.grant_of)
                 if usage is not None:
