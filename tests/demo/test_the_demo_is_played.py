@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -83,8 +84,42 @@ def played(folder: Path, more: list[str], errors: IO[bytes]) -> tuple[int, bytes
         assert demo.stdout is not None
         answer = demo.stdout.readline()
         if "--keep" in more:
+            recorded_use_has_all_of(answer, folder)
             demo.send_signal(signal.SIGINT)
         return demo.wait(), answer
+
+
+def recorded_use_has_all_of(answer: bytes, folder: Path) -> None:
+    """`tessera report` on what the demo's agents publish while it stays."""
+    nats = re.compile(rb"events --url (\S+)\n")
+    while (found := nats.search((folder / "said").read_bytes())) is None:
+        time.sleep(0.1)  # noqa: TID251  (another process says it next)
+    (kubeconfig,) = folder.glob("*/api/kubeconfig")
+    recording = folder / "use.jsonl"
+    command = [sys.executable, "-m", "tessera_cli", "report"]
+    recorded = subprocess.run(
+        [*command, "--record", str(recording), "--kubeconfig", str(kubeconfig), "--period", "5",
+         "--for", "0.004", "--nats", found[1].decode()],
+        check=False, capture_output=True,
+    )  # fmt: skip
+    assert recorded.returncode == 0, recorded.stderr
+    made = subprocess.run(
+        [*command, "--from", str(recording), "--least-hours", "0", "-o", "json"],
+        check=False, capture_output=True,
+    )  # fmt: skip
+    recording.unlink()
+    assert made.returncode == 0, made.stderr
+    report = msgspec.json.decode(made.stdout)
+    owners = {(owner["namespace"], owner["owner"]): owner for owner in report["owners"]}
+    placed = {name for name, pod in by_name(answer).items() if name in SEEDS}
+    assert placed == SEEDS
+    assert owners.keys() >= SEEDS
+    for name in SEEDS:
+        assert owners[name]["granted_hours"] > 0
+        assert owners[name]["used_hours"] > 0
+        assert owners[name]["unmeasured_hours"] < owners[name]["granted_hours"] / 2
+    fractions = [size["change"] for size in report["sizes"] if size["namespace"] == "kai"]
+    assert [(one["name"], one["annotation"]) for one in fractions] == [("gpu-fraction", True)]
 
 
 @pytest.mark.timeout(900)

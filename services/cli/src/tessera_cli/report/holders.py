@@ -18,8 +18,9 @@ from tessera_core.registry.registry import DialectRegistry
 from tessera_core.utilization.owners import OwnerRef, controller_of, topmost
 from tessera_core.utilization.recording import HolderPod, RecordedShare, WrittenContainer
 from tessera_runtime.errors import ApiRefused
+from tessera_runtime.informers.pods import BOUND
 from tessera_runtime.kube import paths, timestamps
-from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.api import NONE, Kube
 from tessera_runtime.kube.lists import pages
 from tessera_schema.annotation_keys import CARDS_PREFIX, CLASS_KEY
 from tessera_schema.cards import Card
@@ -75,7 +76,7 @@ async def read_holders(kube: Kube, registry: DialectRegistry) -> ClusterHolders:
     problems: list[str] = []
     found = [
         (pod, grant, controller_of(_owned(raw).metadata.owner_references))
-        async for raw in _objects(kube, paths.PODS)
+        async for raw in _objects(kube, paths.PODS, {"fieldSelector": BOUND})
         if (pod := _pod(raw)).spec.node_name and not pod.terminal
         and (grant := _grant_of(pod, registry, problems)) is not None
     ]  # fmt: skip
@@ -138,8 +139,8 @@ async def _nodes(kube: Kube, problems: list[str]) -> tuple[Node, ...]:
         return ()
 
 
-async def _objects(kube: Kube, path: str) -> AsyncGenerator[bytes]:
-    async for page in pages(kube, path, limit=_PAGE):
+async def _objects(kube: Kube, path: str, query: Mapping[str, str] = NONE) -> AsyncGenerator[bytes]:
+    async for page in pages(kube, path, limit=_PAGE, query=query):
         for raw in page.items or ():
             yield bytes(raw)
 

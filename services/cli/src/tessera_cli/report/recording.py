@@ -34,6 +34,9 @@ from tessera_schema import subjects
 _UPDATE_S: Final = 20.0
 """Seconds between two reads of the API server. What a pod uses before the first one that has it
 counts as not measured."""
+_PAUSE_TIMES: Final = 10
+"""Times that a read took, for which the API server is left alone after it: a large cluster is read
+less often."""
 _HOUR_S: Final = 3600.0
 
 
@@ -92,10 +95,13 @@ async def _follow(recorder: UsageRecorder, bus: BusSettings) -> None:
 async def _update(
     recorder: UsageRecorder, kube: Kube, registry: DialectRegistry, every_s: float
 ) -> None:
+    now, took_s = asyncio.get_running_loop().time, 0.0
     while True:
-        await asyncio.sleep(every_s)
+        await asyncio.sleep(max(every_s, _PAUSE_TIMES * took_s))
+        began = now()
         try:
             recorder.update(await read_holders(kube, registry), SystemClock().time())
+            took_s = now() - began
         except TesseraError as e:
             print_notice(f"the API server is away, recording goes on: {e}")
 
