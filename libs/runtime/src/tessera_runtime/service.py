@@ -60,7 +60,9 @@ from tessera_schema.subjects import token
 from tessera_schema.version import VERSION
 
 _encode: Final = msgspec.json.Encoder().encode
-
+YOUNG: Final = 20_000
+"""Objects that are made until the collector looks at the youngest: a few messages make the 700
+after which it does so by itself, and nearly nothing here is garbage in circles."""
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -209,3 +211,11 @@ async def forever() -> NoReturn:
     gc.freeze()
     await asyncio.Event().wait()
     raise AssertionError("nobody sets it")
+
+
+async def forever_after(read: Awaitable[object]) -> NoReturn:
+    """The same, once what the service holds of the cluster has been read, so that collections need
+    not walk over that either: they stop the loop for as long as they take."""
+    await read
+    gc.set_threshold(YOUNG, 20, 20)
+    await forever()

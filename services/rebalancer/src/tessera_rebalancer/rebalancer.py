@@ -101,6 +101,12 @@ class Rebalancer:
             return "pods have not been read yet"
         return self.plans.problem()
 
+    async def read(self) -> None:
+        """Wait until all that it keeps of the cluster was read."""
+        await self.counting.wait()
+        if self._environment.settings.plans.on:
+            await self.plans.watch.read.wait()
+
     async def run(self) -> None:
         """Watch and publish, until cancelled."""
         environment, settings = self._environment, self._environment.settings

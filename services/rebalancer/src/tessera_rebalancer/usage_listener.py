@@ -6,8 +6,9 @@ plans are made of it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import msgspec
 
@@ -18,6 +19,9 @@ from tessera_core.usage.smoothed import SmoothContainer
 from tessera_core.usage.smoother import Smoother
 from tessera_runtime.bus.api import Bus, Message
 from tessera_schema import subjects
+
+_AT_ONCE: Final = 20
+"""Messages received before other tasks on the loop run, when many wait: some milliseconds."""
 
 
 class UsageConsumer:
@@ -43,8 +47,12 @@ class UsageConsumer:
     async def listen(self, bus: Bus, cluster: str) -> NoReturn:
         """Receive what every node reports, for ever."""
         async with bus.subscribe(subjects.usage(cluster, "*")) as messages:
+            number = 0
             async for message in messages:
                 self.receive(message)
+                number += 1
+                if not number % _AT_ONCE:
+                    await asyncio.sleep(0)
         raise AssertionError("a subscription never ends")
 
     def receive(self, message: Message) -> None:

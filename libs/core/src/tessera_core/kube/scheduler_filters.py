@@ -8,7 +8,7 @@ volumes, affinity between pods and topology spread.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Generator, Iterable, Mapping, Sequence
 from copy import copy as copy_of
 from types import MappingProxyType
 from typing import Final
@@ -59,21 +59,36 @@ class KubeSchedulerFilters:
     ) -> None:
         """Takes in the nodes and what the pods bound to them request. `ours` are the resources of
         dialects, which are not counted here."""
+        self._begin(nodes, managed)
+        for row, node in enumerate(self._nodes):
+            self._list(row, node)
+        for pod in bound:
+            if not pod.terminal:
+                self._bind(pod)
+
+    @classmethod
+    def in_slices(
+        cls, nodes: Sequence[Node], managed: frozenset[str]
+    ) -> Generator[None, None, KubeSchedulerFilters]:
+        """Takes in the nodes, which nothing is bound to yet, one in each slice."""
+        made = cls((), (), managed)
+        made._begin(nodes, managed)
+        for row, node in enumerate(made._nodes):
+            made._list(row, node)
+            yield
+        return made
+
+    def _begin(self, nodes: Sequence[Node], managed: frozenset[str]) -> None:
         self.warnings: list[str] = []
         self._managed = managed
         self._nodes = tuple(nodes)
         self._rows = {node.name: row for row, node in enumerate(self._nodes)}
         self._total: dict[str, Floats] = {}
         self._used: dict[str, Floats] = {}
-        for row, node in enumerate(self._nodes):
-            self._list(row, node)
         self._barring = [n for n in self._nodes if n.spec.taints or n.spec.unschedulable]
         self._changed: list[int] = []
         self._choices: dict[bytes, Refusals] = {}
         self._answers: dict[tuple[bytes, tuple[tuple[str, int], ...]], _Answer] = {}
-        for pod in bound:
-            if not pod.terminal:
-                self._bind(pod)
 
     def refusals(self, pod: Pod) -> Refusals:
         """Node -> reason and message, for the nodes that cannot take the pod now."""

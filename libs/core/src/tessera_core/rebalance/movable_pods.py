@@ -42,7 +42,7 @@ class MoveRules(Struct, frozen=True, kw_only=True):
     """Namespaces whose pods are never moved or resized."""
 
 
-class RunningPod(Struct, frozen=True, kw_only=True):
+class RunningPod(Struct, frozen=True, kw_only=True, gc=False):
     """A pod that holds cards."""
 
     pod: Pod

@@ -31,7 +31,7 @@ class SmoothingConstants(Struct, frozen=True, kw_only=True):
     """After so much silence a card, a container or a node starts again."""
 
 
-class SmoothContainer(Struct, frozen=True, kw_only=True):
+class SmoothContainer(Struct, frozen=True, kw_only=True, gc=False):
     """One container on one card."""
 
     uid: str

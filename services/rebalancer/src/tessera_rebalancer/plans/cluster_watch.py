@@ -101,7 +101,8 @@ class ClusterWatch:
         """The cluster as it is now, a node or a pod in each slice. A pod that comes or goes
         meanwhile is counted or not."""
         now = self._clock.time()
-        kubefit = yield from self._nodes_alone()
+        nodes = tuple(self.nodes.known.values())
+        kubefit = yield from KubeSchedulerFilters.in_slices(nodes, self._registry.resources)
         running, on = dict[str, RunningPod](), dict[str, list[RunningPod]]()
         for node in list(self.pods.groups()):
             for item in list(self.pods.group(node)) if node else ():
@@ -137,11 +138,6 @@ class ClusterWatch:
             spent=spent(plans, rules.plan.move, rules.plan.budget, now),
             rules=rules.plan,
         )
-
-    def _nodes_alone(self) -> Slices[KubeSchedulerFilters]:
-        """All nodes, with nothing bound to them."""
-        yield
-        return KubeSchedulerFilters(tuple(self.nodes.known.values()), (), self._registry.resources)
 
     def _reflector(self, watched: ListWatch[T], handler: Handler[T]) -> Reflector[T]:
         return Reflector(self._kube, watched, handler, settings=self._settings.kube)

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from tessera_core.rebalance.slices import Slices
 
 T = TypeVar("T")
-AT_MOST_S: Final = 0.005
+AT_MOST_S: Final = 0.004
 """Seconds after which no further slice begins before other tasks have run. A slice takes less than
 as long again."""
 
