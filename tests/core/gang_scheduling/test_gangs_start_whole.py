@@ -243,7 +243,6 @@ def test_a_member_that_gets_cards_elsewhere_counts_where_it_is() -> None:
     (share,) = entry.grant.shares
     moved = replace(entry.grant, node="n2", shares=(replace(share, card="n2-0", index=0),))
     assert cluster.ledger.assume([moved], cluster.now) is None
-    cluster.coordinator.moved(uid, cluster.now)
     cluster.run()
     assert {name: cluster.grants[cluster.uid(name)].node for name in cluster.bound()} == {
         "g1": "n1", "g2": "n2",

@@ -95,6 +95,7 @@ async def serve(environment: ServiceEnvironment[SchedulerSettings], shell: Servi
             open_webhook(
                 settings.webhook, kube=kube, namespace=settings.namespace, registry=registry,
                 allowance=scheduler.ledger.allowance, clock=clock, metrics=metrics, ports=ports,
+                whole_gangs=settings.gangs.on,
             ),
             open_visibility(
                 settings.visibility, settings.webhook, kube=kube, namespace=settings.namespace,

@@ -84,6 +84,7 @@ from tessera_scheduler.events import AllocationEvents
 from tessera_scheduler.extender.filter import FilterCalls
 from tessera_scheduler.extender.handlers import Extender
 from tessera_scheduler.extender.requeue import PendingPodRequeuer
+from tessera_scheduler.gangs.scheduling import open_gangs
 from tessera_scheduler.leadership.fence import FencingCheck
 from tessera_scheduler.leadership.leader import Leadership
 from tessera_scheduler.metrics import SchedulerMetrics
@@ -106,7 +107,6 @@ class Scheduler:
 
         # What decides: the ledger and the filter on it
         self.ledger, self.decisions = Ledger(), DecisionLog()
-        self.metrics.watch(self.ledger)
         packer = Packer(PackingState(reserve=settings.packing.reserve.reserve))
         self.placer = Placer(
             self.ledger.fleet, ScreenCache(), packer if settings.packing.enabled else None
@@ -115,13 +115,18 @@ class Scheduler:
         self.in_flight = InFlightPods(
             plugin_requests(registry), partial(reserved_node, self.ledger)
         )
+        self.leadership = Leadership(environment.lease, self.metrics.leading)
+        self.gangs = open_gangs(
+            settings.gangs, registry=registry, ledger=self.ledger, in_flight=self.in_flight,
+            leadership=self.leadership, clock=clock, schedulers=settings.webhook.schedulers,
+        )  # fmt: skip
         self.filter = Filter(
             registry, self.ledger, self.placer, self.decisions,
             reservations=self.node_reservations, in_flight=self.in_flight,
+            held_back=self.gangs.refusal if self.gangs is not None else None,
         )  # fmt: skip
 
-        # Who leads, and what is reported
-        self.leadership = Leadership(environment.lease, self.metrics.leading)
+        # What is reported
         self._fencing = FencingCheck(
             kube, settings.namespace, self.metrics.fenced, again_s=times.retry_first_s
         )
@@ -142,8 +147,9 @@ class Scheduler:
         # What follows the cluster
         pod_events = self._pod_events = PodEvents()
         self.pod_reader = PodReader(
-            registry, self.ledger, environment.keys.verifier, migration=times.migration
-        )
+            registry, self.ledger, environment.keys.verifier, migration=times.migration,
+            gangs=settings.gangs.on,
+        )  # fmt: skip
         outlived = OutlivedContainers(self.ledger, report_s=times.report_s)
         self.pod_cache = PodCache(
             ledger=self.ledger, pod_reader=self.pod_reader, alerts=alerts, pod_events=pod_events,
@@ -152,7 +158,6 @@ class Scheduler:
         reports = AgentReports(settings.bus.cluster, registry.vendors, self.metrics.doubted)
         nodes = NodeCache(registry, self.ledger, reports, report_s=times.report_s)
         self.agent_audit = AgentReportAudit(self.ledger, report_s=times.report_s)
-        self.metrics.differing.labels("agents").set_function(lambda: self.agent_audit.differing)
         self._device_states = DeviceStates(
             reports=reports, nodes=nodes, outlived=outlived, agent_audit=self.agent_audit,
             unreadable=self.metrics.undecodable.labels("device news"),
@@ -175,7 +180,6 @@ class Scheduler:
             ),
             clock=clock, settings=settings.packing,
         )  # fmt: skip
-        self.packing.publish(self.metrics.registry)
         self.watches = self._make_watches(nodes, packer.hosts)
 
         self._lease_watch = AgentLeaseWatch(
@@ -233,7 +237,7 @@ class Scheduler:
             ),
             prioritizer=Prioritizer(registry, self.ledger, self.placer),
             preemption=PreemptionCheck(registry, self.ledger, self.node_reservations),
-            binder=binder, placement_events=placement_events, clock=clock,
+            binder=binder, placement_events=placement_events, clock=clock, gangs=self.gangs,
         )  # fmt: skip
         self.audit = Audit(
             lister=GrantLister(
@@ -244,14 +248,16 @@ class Scheduler:
         )  # fmt: skip
         self._takeover = Takeover(
             lease=environment.lease, fencing=self._fencing, keys=self.keys, watches=self.watches,
-            alerts=alerts, pod_events=pod_events, retry_s=times.retry_first_s,
+            alerts=alerts, pod_events=pod_events, retry_s=times.retry_first_s, gangs=self.gangs,
         )  # fmt: skip
 
+        self._export()
         self._subscribe()
 
     def _make_watches(self, nodes: NodeCache, hosts: HostCapacity) -> Watches:
         environment, settings = self._environment, self._environment.settings
         registry, clock, pod_events = self.registry, self.monotonic_clock, self._pod_events
+        gangs = self.gangs
         nodes_read = asyncio.Event()
         reflectors = ReflectorFactory(
             kube=environment.kube, settings=settings.ledger, calls=settings.kube,
@@ -260,7 +266,7 @@ class Scheduler:
         pod_handler = PodHandler(
             pod_cache=self.pod_cache, reservations=self._reservations,
             in_flight=self._in_flight_tracker, hosts=hosts, relists=self.metrics.relists,
-            clock=clock,
+            clock=clock, members=gangs,
         )  # fmt: skip
         node_handler = NodeHandler(
             nodes=nodes, device_states=self._device_states, agent_leases=self._agent_leases,
@@ -281,6 +287,7 @@ class Scheduler:
                     reflectors, QuotaCache(registry, self.ledger), pod_events,
                     self.metrics.relists, settings.quota.gpu_quota,
                 ),
+                *(gangs.watches(reflectors, settings.nodes.selector) if gangs is not None else ()),
             ],
             pods=RestartableReflector(
                 lambda: reflectors.make(
@@ -292,6 +299,12 @@ class Scheduler:
             ),
             nodes_read=nodes_read,
         )  # fmt: skip
+
+    def _export(self) -> None:
+        """Have the metrics read what they show."""
+        self.metrics.watch(self.ledger)
+        self.metrics.differing.labels("agents").set_function(lambda: self.agent_audit.differing)
+        self.packing.publish(self.metrics.registry)
 
     def _subscribe(self) -> None:
         """Connect pod events with what follows from them, in this order."""
@@ -314,6 +327,8 @@ class Scheduler:
             self._allocation_events.released, lambda _: self._requeuer.requeue()
         )
         events.freed.subscribe(self._requeuer.requeue)
+        if self.gangs is not None:
+            self.gangs.on_requeue(self._requeuer.requeue)
         events.doubted.subscribe(add("look at", self._quorum_reader.refresh))
         events.grant_changed.subscribe(add("restore", self._restorer.restore))
         events.resize_requested.subscribe(add("resize", self._resizer.resize))
@@ -334,10 +349,14 @@ class Scheduler:
             group.create_task(self.packing.run(), name="packing")
             group.create_task(self._hints.run(environment.bus), name="hints")
             group.create_task(self._lease_watch.run(), name="leases of agents")
+            if self.gangs is not None:
+                group.create_task(self.gangs.run(), name="gangs")
 
     def _resign(self) -> None:
         """Drop the reservations that were never sent: only the leader may hold them."""
         self.ledger.expire(float("inf"))
+        if self.gangs is not None:
+            self.gangs.resign()
 
     async def _sweep(self, every_s: float) -> NoReturn:
         """Drop what has run out, periodically, until cancelled."""

@@ -23,6 +23,7 @@ from tessera_scheduler.cache.settings import (
     LedgerSettings,
     NodeSelectionSettings,
 )
+from tessera_scheduler.gangs.settings import GangSettings
 from tessera_scheduler.keys.signing_keys import SigningKeySettings
 from tessera_scheduler.leadership.kube_scheduler_gate import GateSettings
 from tessera_scheduler.placement_events import PlacementEventSettings
@@ -57,6 +58,7 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
     agents: AgentLeaseSettings = AgentLeaseSettings()
     quota: ForeignQuotaSettings = ForeignQuotaSettings()
     bind: BindSettings = BindSettings()
+    gangs: GangSettings = GangSettings()
     placement_events: PlacementEventSettings = PlacementEventSettings()
     packing: PackingSettings = PackingSettings()
     hints: HintSettings = HintSettings()

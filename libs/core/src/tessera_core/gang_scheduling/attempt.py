@@ -53,7 +53,7 @@ class GangAttempt:
         self.why = ""
         """Why it waits, after the last search or miss."""
         self.searched_at = -1
-        """The ledger's generation at the last search that found no room."""
+        """The version of the room there was at the last search that found too little."""
         self.refused = False
         """Whether kube-scheduler was refused a member, so that it has to try again."""
         self._timings = timings
@@ -96,16 +96,16 @@ class GangAttempt:
         self.why = why
         self._drop()
 
-    def no_room(self, why: str, generation: int, now: float) -> None:
-        """The search that began at this generation of the ledger found no room."""
-        self.why, self.searched_at = why, generation
+    def no_room(self, why: str, version: int, now: float) -> None:
+        """The search that began at this version of the room found too little."""
+        self.why, self.searched_at = why, version
         self.not_before = now + self._again_s
         self._again_s = min(2 * self._again_s, MOST_AGAIN_S)
 
-    def may_search(self, generation: int, now: float) -> bool:
+    def may_search(self, version: int, now: float) -> bool:
         """Whether a search may find what the last one did not."""
         waits = self.phase in (GangPhase.QUEUED, GangPhase.BROKEN)
-        return waits and now >= self.not_before and generation != self.searched_at
+        return waits and now >= self.not_before and version != self.searched_at
 
     def absent(self) -> Iterator[str]:
         """Uids of members with cards whose bind call has not come."""

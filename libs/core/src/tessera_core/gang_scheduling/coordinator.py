@@ -12,7 +12,7 @@ pods that have a node are the record, and whatever else is lost is reserved agai
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
@@ -29,7 +29,6 @@ from tessera_core.gang_scheduling.reservations import MemberReservations
 from tessera_core.gang_scheduling.search import BundleSearch, RoomFor
 from tessera_core.gang_scheduling.turns import patience_of, turn_of
 from tessera_core.gangs.reservation import GangReserved
-from tessera_core.gangs.scratch import MemberSeat
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.gang import (
     AllArrived,
@@ -63,13 +62,17 @@ class GangCoordinator:
         ledger: Ledger,
         room_for: RoomFor,
         timings: GangTimings = GangTimings(),  # noqa: B008  (frozen)
+        room_version: Callable[[], int] | None = None,
     ) -> None:
-        """`room_for` begins a search of places for members that start together."""
+        """`room_for` begins a search of places for members that start together. `room_version`
+        changes whenever another search may find room that the last one did not; None = the
+        ledger's generation."""
         self._registry = registry
         self._ledger = ledger
         self._room_for = room_for
         self._reservations = MemberReservations(registry, ledger)
         self._timings = timings
+        self._room_version = room_version or (lambda: ledger.generation)
         self._known: dict[str, _Known] = {}
         """By id of each gang of the bundle."""
         self._search: BundleSearch | None = None
@@ -120,27 +123,11 @@ class GangCoordinator:
         if known is not None:
             known.attempt.arrived.discard(uid)
 
-    def moved(self, uid: str, now: float) -> None:
-        """kube-scheduler did not offer the member's node, and the filter has given it cards
-        elsewhere, or none."""
-        known = self._current(self._registry.gang_of(uid), now)
-        entry = self._ledger.entry(uid)
-        if known is None or uid not in known.attempt.seats or entry is None:
-            return
-        seat = known.attempt.seats[uid]
-        if seat.node != entry.grant.node and known.attempt.holds:
-            if any(members.gang.domain is not None for members in known.bundle.gangs):
-                self._miss(
-                    known, f"{self._reservations.name(uid)} is not offered node {seat.node}", now
-                )
-            else:
-                known.attempt.seats[uid] = MemberSeat(entry.grant.node, entry.grant)
-
     # -- time, and what watches show
 
-    def step(self, now: float, steps: int) -> bool:
+    def step(self, now: float, steps: int, *, broken_only: bool = False) -> bool:
         """Take in what has changed, give up what is too old, and search for so many fits; whether
-        there is more to search."""
+        there is more to search. `broken_only` leaves all gangs for later that are not broken."""
         for gang_id in tuple(self._registry.changed):
             self._current(gang_id, now)
         for known in self._bundles():
@@ -149,7 +136,7 @@ class GangCoordinator:
             seen = {uid for uid in self._unknown if self._registry.gang_of(uid)}
             self._requeue |= bool(seen)
             self._unknown -= seen
-        return self._advance_search(now, steps)
+        return self._advance_search(now, steps, broken_only=broken_only)
 
     def effects(self) -> GangEffects:
         """What is to be done; each is said once."""
@@ -304,7 +291,7 @@ class GangCoordinator:
                 self._classify(known)
         if not attempt.holds:
             return
-        lost = self._reservations.renew(attempt, now)
+        lost = self._reservations.renew(known.bundle, attempt, now)
         if lost or now >= attempt.until:
             self._miss(known, lost or "time is up", now)
 
@@ -326,7 +313,7 @@ class GangCoordinator:
         attempt = known.attempt
         if not self._reservations.complete(attempt):
             return
-        lost = self._reservations.renew(attempt, now)
+        lost = self._reservations.renew(known.bundle, attempt, now)
         if lost:
             self._miss(known, lost, now)
             return
@@ -349,14 +336,15 @@ class GangCoordinator:
 
     # -- whose turn it is
 
-    def _advance_search(self, now: float, steps: int) -> bool:
-        generation = self._ledger.generation
+    def _advance_search(self, now: float, steps: int, *, broken_only: bool) -> bool:
+        version = self._room_version()
         if self._search is None:
-            candidates = self._candidates(generation, now)
+            phases = (GangPhase.BROKEN,) if broken_only else (GangPhase.BROKEN, GangPhase.QUEUED)
+            candidates = (it for it in self._candidates(version, now) if it.attempt.phase in phases)
             first = min(candidates, key=lambda it: turn_of(it.bundle, it.attempt), default=None)
             if first is None:
                 return False
-            self._search = BundleSearch(first.bundle, self._room_for, generation)
+            self._search = BundleSearch(first.bundle, self._room_for, version)
         search = self._search
         known = self._known.get(search.bundle.key)
         if known is None or known.bundle is not search.bundle or known.attempt.holds:
@@ -371,13 +359,13 @@ class GangCoordinator:
             known.attempt.move(MembersReserved())
             self._requeue = True
         else:
-            known.attempt.no_room(found, search.generation, now)
+            known.attempt.no_room(found, search.version, now)
         return True
 
-    def _candidates(self, generation: int, now: float) -> Iterator[_Known]:
+    def _candidates(self, version: int, now: float) -> Iterator[_Known]:
         for known in self._bundles():
             if (
-                known.attempt.may_search(generation, now) and known.bundle.asks
+                known.attempt.may_search(version, now) and known.bundle.requests_cards
                 and not known.bundle.lacks
             ):  # fmt: skip
                 yield known

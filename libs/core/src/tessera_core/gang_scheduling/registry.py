@@ -28,7 +28,7 @@ class GangBundle(Struct, frozen=True, kw_only=True):
     """`namespace/name` of gangs that others name and that do not exist."""
     refused: Mapping[str, str] = {}
     """Uid of a pod that is in none of the gangs though it names one -> why."""
-    asks: bool = False
+    requests_cards: bool = False
     """Whether a member that waits asks for cards."""
 
     @property
@@ -80,11 +80,11 @@ class GangBundle(Struct, frozen=True, kw_only=True):
 class GangRegistry:
     """Follows the pods that name a gang, and the PodGroups."""
 
-    def __init__(self, asks: Callable[[Pod], bool], bar: Bar = lambda _: "") -> None:
-        """`asks` says whether a pod asks for cards, `bar` why Tessera does not place it."""
+    def __init__(self, requests_cards: Callable[[Pod], bool], bar: Bar = lambda _: "") -> None:
+        """`requests_cards` says whether a pod does, `bar` why Tessera does not place it."""
         self.changed: set[str] = set()
         """Ids of gangs about which something changed; the reader takes them out."""
-        self._asks = asks
+        self._requests_cards = requests_cards
         self._bar = bar
         self._objects: dict[str, Gang] = {}
         self._pods: dict[str, Pod] = {}
@@ -165,6 +165,11 @@ class GangRegistry:
 
     # -- what there is
 
+    @staticmethod
+    def names_gang(pod: Pod) -> bool:
+        """Whether the pod names a gang, whether a watch has shown it or not."""
+        return named_group(pod) is not None
+
     def gang_of(self, uid: str) -> str:
         """The id of the gang that the pod names; empty where it is not known to name one."""
         group = self._named.get(uid)
@@ -190,8 +195,11 @@ class GangRegistry:
             for each in sorted(ids) if each in found.gangs
         )  # fmt: skip
         absent = tuple(sorted(each.partition("/")[2] for each in ids - found.gangs.keys()))
-        asks = any(self._asks(member.pod) for members in gangs for member in members.waiting)
-        return GangBundle(ids=ids, gangs=gangs, absent=absent, refused=found.refused, asks=asks)
+        waiting = (member.pod for members in gangs for member in members.waiting)
+        return GangBundle(
+            ids=ids, gangs=gangs, absent=absent, refused=found.refused,
+            requests_cards=any(map(self._requests_cards, waiting)),
+        )  # fmt: skip
 
     def _pods_of(self, ids: Iterable[str]) -> list[Pod]:
         """The members of these gangs in the order of their names, as every process has it."""
@@ -203,7 +211,7 @@ class GangRegistry:
         """Members without cards may have a node before all others: kube-scheduler does not call an
         extender for them. Alone they do not make a start; they count as waiting, first of all."""
         early = members.bound
-        if not early or any(self._asks(member.pod) for member in early):
+        if not early or any(self._requests_cards(member.pod) for member in early):
             return members
         return replace(members, bound=(), waiting=(*early, *members.waiting))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tessera_core.gang_scheduling.attempt import GangAttempt
 from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
+from tessera_core.gangs.scratch import MemberSeat
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
 
@@ -34,15 +35,22 @@ class MemberReservations:
             return f"{bundle.needed} members have to start together, {len(attempt.seats)} are ready"
         return ""
 
-    def renew(self, attempt: GangAttempt, now: float) -> str:
-        """Keep all reservations for now; or why not, where one is gone."""
+    def renew(self, bundle: GangBundle, attempt: GangAttempt, now: float) -> str:
+        """Keep all reservations for now; or why not, where one is gone. A member that was not
+        offered its node may have got cards on another one meanwhile: that is where it goes, unless
+        all have to lie together."""
+        together = any(members.gang.domain is not None for members in bundle.gangs)
         for uid, seat in attempt.seats.items():
             if seat.grant is None:
                 continue
             entry = self._ledger.entry(uid)
             reserved = entry is not None and entry.phase is AllocationPhase.RESERVED
-            if entry is None or not reserved or entry.grant.node != seat.node:
+            if entry is None or not reserved:
                 return f"{self.name(uid)} lost its cards on node {seat.node}"
+            if entry.grant.node != seat.node:
+                if together:
+                    return f"{self.name(uid)} was not offered node {seat.node}"
+                attempt.seats[uid] = MemberSeat(entry.grant.node, entry.grant)
             entry.since = now
         return ""
 

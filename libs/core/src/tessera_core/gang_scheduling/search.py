@@ -18,10 +18,10 @@ RoomFor = Callable[[GangBundle, Sequence[GangMember]], GangReservation | str]
 class BundleSearch:
     """Goes on in slices, as `GangReservation` does."""
 
-    def __init__(self, bundle: GangBundle, room_for: RoomFor, generation: int) -> None:
-        """`generation` is the ledger's as the search begins."""
+    def __init__(self, bundle: GangBundle, room_for: RoomFor, version: int) -> None:
+        """`version` is that of the room there is as the search begins."""
         self.bundle = bundle
-        self.generation = generation
+        self.version = version
         self._room_for = room_for
         self._left = _alternatives(bundle)
         self._current: GangReservation | None = None

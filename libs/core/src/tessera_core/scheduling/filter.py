@@ -14,7 +14,7 @@ view, find that none has to go, and write a sentence for each node into the pod'
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -108,11 +108,13 @@ class Filter:
         *,
         reservations: NodeReservations | None = None,
         in_flight: InFlightPods | None = None,
+        held_back: Callable[[Pod, float], str] | None = None,
     ) -> None:
         """All are shared with the rest of the scheduler; the placer's fleet is the ledger's.
 
         `reservations` are the nodes on which plans and preemption make room for pods, `in_flight`
-        the pods that equal ones wait for; None = there are none.
+        the pods that equal ones wait for; None = there are none. `held_back` says why a pod waits
+        for others whatever room there is, empty for one that does not; None = no pod does.
         """
         self._admissions = AdmissionCache(registry)
         self._ledger = ledger
@@ -124,6 +126,7 @@ class Filter:
         if in_flight is None:
             in_flight = InFlightPods(plugin_requests(registry), partial(reserved_node, ledger))
         self._in_flight = in_flight
+        self._held_back = held_back
         self._offers = CandidateCache(ledger.fleet)
         self._waiting: dict[object, _Known] = {}
         self._waiting_at: tuple[int, CandidateNodes | None] = (-1, None)
@@ -145,18 +148,10 @@ class Filter:
             return self._reject(args.pod, admission, offer, now)
         if admission is None or not admission.request.containers:
             return FilterAnswer(body=_several(offer.names), pod=args.pod)
-        priority = args.pod.spec.priority or 0
-        closed = self._reservations.closed_to(admission.request, priority, now)
-        offer = self._offers.without(offer, closed, self._in_flight.closed_to(args.pod))
-        node = self._node_of(admission, offer, now)
-        if node:
-            self._remember(args.pod, admission)
-            return FilterAnswer(
-                body=_several((node,)), verdict=Verdict.PLACED, pod=args.pod, node=node
-            )
-        if has_placement_preferences(args.pod):
-            return self._offer_rooms(args.pod, admission, offer, now)
-        return self._decide(args.pod, admission, offer, now)
+        waits_for = "" if self._held_back is None else self._held_back(args.pod, now)
+        if waits_for:
+            return self._hold_back(args.pod, admission, waits_for, offer, now)
+        return self._place_within(args.pod, admission, offer, now)
 
     def reserve_on(self, filtered: FilteredPod, node: str, now: float) -> str:
         """Reserve cards on this node for a pod that was offered several nodes, or whose reservation
@@ -189,6 +184,20 @@ class Filter:
     def forget(self, uid: str) -> None:
         """Forget a pod that is bound, or gone."""
         self._filtered.forget(uid)
+
+    def _place_within(
+        self, pod: Pod, admission: AdmittedPod, offer: CandidateNodes, now: float
+    ) -> FilterAnswer:
+        priority = pod.spec.priority or 0
+        closed = self._reservations.closed_to(admission.request, priority, now)
+        offer = self._offers.without(offer, closed, self._in_flight.closed_to(pod))
+        node = self._node_of(admission, offer, now)
+        if node:
+            self._remember(pod, admission)
+            return FilterAnswer(body=_several((node,)), verdict=Verdict.PLACED, pod=pod, node=node)
+        if has_placement_preferences(pod):
+            return self._offer_rooms(pod, admission, offer, now)
+        return self._decide(pod, admission, offer, now)
 
     def _remember(self, pod: Pod, admission: AdmittedPod) -> None:
         self._filtered.keep(
@@ -279,6 +288,22 @@ class Filter:
         return FilterAnswer(
             body=known.body, verdict=Verdict.WAITING, pod=pod, reason=known.reason,
             message=waiting.over,
+        )  # fmt: skip
+
+    def _hold_back(
+        self, pod: Pod, admission: AdmittedPod, why: str, offer: CandidateNodes, now: float
+    ) -> FilterAnswer:
+        reason = Reason.GANG_WAITING
+        self._decisions.keep(
+            Decision(
+                uid=pod.metadata.uid, request=admission.request, verdict=Verdict.WAITING, at=now,
+                over=why, reason=reason,
+            ),
+            self._ledger.fleet,
+        )  # fmt: skip
+        return FilterAnswer(
+            body=_none(dict.fromkeys(offer.names, reason.wire)), verdict=Verdict.WAITING, pod=pod,
+            reason=reason, message=why,
         )  # fmt: skip
 
     def _reject(

@@ -5,7 +5,8 @@ Objects are compared with what is known, never counted: a watch may show a chang
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from tessera_core.placement.packing.host_capacity import HostCapacity
 from tessera_runtime.kube.reflector import WatchEventType
@@ -23,6 +24,22 @@ from tessera_scheduler.cache.reservations import Reservations
 from tessera_schema.kube import Custom
 
 
+class MemberHandler(Protocol):
+    """Follows pods for the sake of their gangs."""
+
+    def on_pod_list(self, items: Iterable[PodSummary]) -> None:
+        """Take all pods."""
+        ...
+
+    def on_pod(self, item: PodSummary) -> None:
+        """Take a pod that was added or modified."""
+        ...
+
+    def on_pod_gone(self, item: PodSummary) -> None:
+        """Take a pod that was deleted."""
+        ...
+
+
 class PodHandler:
     """Pods go to the ledger, the node reservations, the pods in flight and the hosts' capacity."""
 
@@ -35,14 +52,17 @@ class PodHandler:
         hosts: HostCapacity,
         relists: Counter,
         clock: MonotonicClock,
+        members: MemberHandler | None = None,
     ) -> None:
-        """`hosts` get what every running pod requests, with cards or without."""
+        """`hosts` get what every running pod requests, with cards or without, `members` all pods
+        after the ledger."""
         self._pod_cache = pod_cache
         self._reservations = reservations
         self._in_flight = in_flight
         self._hosts = hosts
         self._relists = relists.labels("pods")
         self._clock = clock
+        self._members = members
 
     def on_list(self, items: list[PodSummary], started: float, now: float) -> None:
         """Take all pods."""
@@ -54,6 +74,8 @@ class PodHandler:
         self._hosts.only(item.uid for item in items if _runs(item))
         for item in filter(_runs, items):
             self._hosts.hold(item.uid, item.node, item.host)
+        if self._members is not None:
+            self._members.on_pod_list(items)
 
     def on_event(self, change: WatchEventType, item: PodSummary, now: float) -> None:
         """Take a pod that was added, modified or deleted."""
@@ -62,6 +84,8 @@ class PodHandler:
             self._reservations.on_delete(item.uid)
             self._in_flight.on_delete(item.uid)
             self._hosts.release(item.uid)
+            if self._members is not None:
+                self._members.on_pod_gone(item)
             return
         at = self._clock.at(now)
         self._pod_cache.on_update(item, at)
@@ -71,6 +95,8 @@ class PodHandler:
             self._hosts.hold(item.uid, item.node, item.host)
         elif item.ended:
             self._hosts.release(item.uid)
+        if self._members is not None:
+            self._members.on_pod(item)
 
 
 def _runs(pod: PodSummary) -> bool:

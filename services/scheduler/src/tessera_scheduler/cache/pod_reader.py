@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.fleet.charges import init_is_over
+from tessera_core.gangs.group_names import named_group
 from tessera_core.grants.resize import follows
 from tessera_core.kube.host_requests import NOTHING, Host, of_pod
 from tessera_core.ledger.entries import ObservedPod
@@ -75,6 +76,8 @@ class PodSummary(Struct, frozen=True, kw_only=True):
     """Of a bound pod that has not started."""
     host: Host = NOTHING
     """Of a bound pod, with cards or without: what it requests of its host."""
+    member: Pod | None = None
+    """The whole pod, where it names a gang and gangs start whole."""
 
     @property
     def observed(self) -> ObservedPod:
@@ -94,13 +97,15 @@ class PodReader:
         verifier: Verifier,
         *,
         migration: bool,
+        gangs: bool = False,
     ) -> None:
         """`verifier` has the keys known at each moment; with `migration` what other systems wrote
-        on running pods counts too."""
+        on running pods counts too; with `gangs` the pods of gangs are kept whole."""
         self._registry = registry
         self._ledger = ledger
         self._verifier = verifier
         self._migration = migration
+        self._gangs = gangs
         self._resources, self._request_keys = registry.resources, registry.request_keys
         self._starts = plugin_requests(registry)
         self._read: dict[str, tuple[bytes, Grant]] = {}
@@ -110,7 +115,10 @@ class PodReader:
         """Raises msgspec.DecodeError for what is no object. A pod of another form than today's must
         not be taken for one that is gone: it closes its node."""
         try:
-            return self.summarize(_decode(bytes(raw)))
+            pod = _decode(bytes(raw))
+            summary = self.summarize(pod)
+            names_gang = self._gangs and named_group(pod) is not None
+            return replace(summary, member=pod) if names_gang else summary
         except msgspec.DecodeError as e:
             least = _decode_least(bytes(raw))
             meta = least.metadata

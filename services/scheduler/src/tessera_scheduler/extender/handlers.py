@@ -19,6 +19,7 @@ from tessera_runtime.http.fast_path import Answer, Reply, text_reply
 from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.binding.binder import Binder
 from tessera_scheduler.extender.filter import FilterCalls
+from tessera_scheduler.gangs.scheduling import GangScheduling
 from tessera_scheduler.leadership.leader import Leadership
 from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_scheduler.placement_events import PlacementEvents
@@ -55,8 +56,10 @@ class Extender:
         binder: Binder,
         placement_events: PlacementEvents,
         clock: MonotonicClock,
+        gangs: GangScheduling | None = None,
     ) -> None:
-        """All are shared with the rest of the scheduler."""
+        """All are shared with the rest of the scheduler; with `gangs` bind calls of members wait
+        for each other."""
         self._leadership = leadership
         self._filter_calls = filter_calls
         self._prioritizer = prioritizer
@@ -64,6 +67,7 @@ class Extender:
         self._binder = binder
         self._placement_events = placement_events
         self._clock = clock
+        self._gangs = gangs
 
     def filter(self, body: bytes) -> bytes:
         """Answer `/filter`."""
@@ -74,7 +78,8 @@ class Extender:
         """Answer `/bind`."""
         self._check_leading()
         args = decode_binding_args(body)
-        error = await self._binder.bind(args, self._clock.time())
+        error = await self._gangs.arrive(args.pod_uid) if self._gangs is not None else ""
+        error = error or await self._binder.bind(args, self._clock.time())
         if error:
             self._placement_events.not_bound(args, error)
         return encode_result(ExtenderBindingResult(error=error))

@@ -30,7 +30,7 @@ __all__ = ["WebhookSettings", "open_webhook"]
 
 
 @asynccontextmanager
-async def open_webhook(
+async def open_webhook(  # noqa: PLR0913  (keyword-only: each is another part of the service)
     settings: WebhookSettings,
     *,
     kube: Kube,
@@ -40,11 +40,13 @@ async def open_webhook(
     clock: Clock,
     metrics: Metrics,
     ports: server.PortReporter = server.NO_PORTS,
+    whole_gangs: bool = False,
 ) -> AsyncGenerator[server.HttpServer]:
     """Serve `/mutate` and `/validate` over TLS, and have the API server call them, until left.
 
     `namespace` is the scheduler's own: its Secrets are there, and its service accounts may write
-    result keys. `allowance` gives what a namespace may use. Raises BadSettings, ApiRefused and what
+    result keys. `allowance` gives what a namespace may use, `whole_gangs` says whether gangs start
+    whole. Raises BadSettings, ApiRefused and what
     `open_certificates` raises.
     """
     writers = await _writers(kube, namespace, settings)
@@ -53,6 +55,7 @@ async def open_webhook(
         take_default=settings.take_default,
         writers=writers,
         schedulers=settings.schedulers,
+        whole_gangs=whole_gangs,
     )
     namespaces = NamespacePolicies(kube, rules.namespace_keys, settings.namespace_s, settings.ask_s)
     webhook = Webhook(rules, namespaces, allowance, metrics)

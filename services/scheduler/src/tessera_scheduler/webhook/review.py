@@ -14,6 +14,7 @@ from tessera_core.admission.admit import AdmittedPod, strip_results
 from tessera_core.admission.allowances import without_effect
 from tessera_core.admission.exempt_pods import left_alone
 from tessera_core.admission.guarded_env import tenant_variables
+from tessera_core.admission.pod_groups import group_warning
 from tessera_core.admission.pod_patch import PodChanges, scheduler_for
 from tessera_core.admission.pod_size import too_many_annotations
 from tessera_core.dialect_kit.contract import Rejected
@@ -67,7 +68,9 @@ def _mutate(
         traceparent=trace,
         scheduler=scheduler_for(clean, take_default=rules.scope.take_default) if asks else "",
     )
-    warnings += [*without_effect(setting.labels), *admission.warnings, *(v.warning for v in own)]
+    needless = group_warning(clean) if rules.whole_gangs else ""
+    remarks = (warning for warning in admission.warnings if warning != needless)
+    warnings += [*without_effect(setting.labels), *remarks, *(v.warning for v in own)]
     warnings += _quota_warnings(admission, setting)
     return allowed(request, steps_to(request, wanted), warnings)
 

@@ -26,6 +26,8 @@ class WebhookRules(Struct, frozen=True, kw_only=True):
     """Users and groups that may write result keys on pods that exist."""
     beginnings: Sequence[bytes]
     """With which every resource name and key begins that the webhook reviews."""
+    whole_gangs: bool = False
+    """Whether gangs start whole, so that nobody has to be warned that they do not."""
 
     @property
     def namespace_keys(self) -> frozenset[str]:
@@ -66,13 +68,14 @@ def rules_of(
     schedulers: Iterable[str],
     take_default: bool,
     writers: Iterable[str],
+    whole_gangs: bool = False,
 ) -> WebhookRules:
     """The rules of a cluster."""
     return WebhookRules(
         registry=registry, admissions=AdmissionCache(registry),
         guarded=guarded_by(registry.vendors.values()),
         scope=scope_of(registry, schedulers, take_default=take_default),
-        writers=frozenset(writers), beginnings=_beginnings(registry),
+        writers=frozenset(writers), beginnings=_beginnings(registry), whole_gangs=whole_gangs,
     )  # fmt: skip
 
 

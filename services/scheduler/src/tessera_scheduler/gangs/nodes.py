@@ -1,0 +1,137 @@
+"""The nodes as a gang's search needs them: what kube-scheduler would refuse, and what is left of
+processor and memory.
+
+Kept only where gangs start whole, by a watch of its own: nobody else needs labels and taints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from tessera_core.kube.host_requests import Host
+from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
+from tessera_runtime.kube.reflector import WatchEventType
+from tessera_schema.json_codec import decoder
+from tessera_schema.kube import (
+    Container,
+    Node,
+    NodeStatus,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    Quantity,
+    Resources,
+)
+
+_decode = decoder(Node)
+
+
+class _Runs(Struct, frozen=True):
+    node: str
+    host: Host
+
+    @property
+    def pod(self) -> Pod:
+        """A pod that requests as much."""
+        asked: dict[str, Quantity] = {
+            "cpu": f"{self.host.cpu_milli}m",
+            "memory": str(self.host.memory_bytes),
+        }
+        return Pod(
+            spec=PodSpec(containers=(Container(name="c", resources=Resources(requests=asked)),))
+        )
+
+
+class GangNodes:
+    """Follows nodes, and what the pods on them request."""
+
+    def __init__(self, managed: frozenset[str]) -> None:
+        """`managed` are the resources of dialects, which the ledger counts."""
+        self._managed = managed
+        self._nodes: dict[str, Node] = {}
+        self._runs: dict[str, _Runs] = {}
+        self._filters: KubeSchedulerFilters | None = None
+        self.version = 0
+        """Changes whenever nodes may take what they did not."""
+
+    # -- nodes
+
+    def read(self, raw: bytes | msgspec.Raw) -> Node:
+        """What of a node counts here. Raises msgspec.DecodeError."""
+        node = _decode(bytes(raw))
+        amounts = node.status.allocatable or node.status.capacity
+        return Node(
+            metadata=ObjectMeta(name=node.metadata.name, labels=node.metadata.labels),
+            spec=node.spec, status=NodeStatus(allocatable=amounts),
+        )  # fmt: skip
+
+    def on_list(self, items: list[Node], started: float, now: float) -> None:
+        """Take all nodes."""
+        self._nodes = {node.name: node for node in items}
+        self._forget()
+
+    def on_event(self, change: WatchEventType, item: Node, now: float) -> None:
+        """Take a node that was added, modified or deleted; a heartbeat changes nothing."""
+        if change is WatchEventType.DELETED:
+            self._nodes.pop(item.name, None)
+        elif self._nodes.get(item.name) == item:
+            return
+        else:
+            self._nodes[item.name] = item
+        self._forget()
+
+    def _forget(self) -> None:
+        self._filters = None
+        self.version += 1
+
+    # -- pods
+
+    def hold(self, uid: str, node: str, host: Host) -> None:
+        """The pod runs on the node."""
+        runs = _Runs(node, host)
+        if self._runs.get(uid) != runs:
+            self.release(uid)
+            self._runs[uid] = runs
+            if self._filters is not None:
+                self._filters.take(runs.pod, node)
+
+    def release(self, uid: str) -> None:
+        """The pod has ended; nothing happens where it is not known."""
+        runs = self._runs.pop(uid, None)
+        if runs is None:
+            return
+        self.version += 1
+        if self._filters is not None:
+            self._filters.release(runs.pod, runs.node)
+
+    def only(self, uids: Iterable[str]) -> None:
+        """No other pods are left."""
+        for uid in self._runs.keys() - set(uids):
+            self.release(uid)
+
+    # -- for a search
+
+    def filters(self) -> KubeSchedulerFilters:
+        """The nodes as kube-scheduler sees them; a search copies it."""
+        if self._filters is None:
+            nodes = sorted(self._nodes.values(), key=lambda node: node.name)
+            self._filters = KubeSchedulerFilters(nodes, (), self._managed)
+            for runs in self._runs.values():
+                self._filters.take(runs.pod, runs.node)
+        return self._filters
+
+    def names(self) -> frozenset[str]:
+        """All nodes."""
+        return frozenset(self._nodes)
+
+    def domains(self, key: str) -> Mapping[str, set[str]]:
+        """The nodes by their value of a label; those without it are in none."""
+        found: dict[str, set[str]] = {}
+        for node in self._nodes.values():
+            value = node.metadata.labels.get(key)
+            if value is not None:
+                found.setdefault(value, set()).add(node.name)
+        return found

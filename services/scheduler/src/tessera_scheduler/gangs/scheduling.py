@@ -1,0 +1,225 @@
+"""Starts gangs whole: what `tessera_core.gang_scheduling` decides, done for kube-scheduler's calls.
+
+A member that waits is refused by filter. One whose gang holds cards is answered its node, and its
+bind call is kept until all of its gang have arrived, or time is up. Nothing of it is durable: a
+replica that takes over reads which pods have a node, and reserves the rest of their gangs first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final, NoReturn
+
+from tessera_core.admission.exempt_pods import scope_of
+from tessera_core.gang_scheduling.answers import WaitsForGang
+from tessera_core.gang_scheduling.coordinator import GangCoordinator
+from tessera_core.gang_scheduling.registry import GangRegistry
+from tessera_core.gangs.reservation import STEPS_OF_A_SLICE
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.registry.registry import DialectRegistry
+from tessera_core.scheduling.in_flight import InFlightPods
+from tessera_runtime import logs
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.reflector import ListWatch
+from tessera_runtime.monotonic_clock import MonotonicClock
+from tessera_scheduler.cache.pod_reader import PodSummary
+from tessera_scheduler.cache.reflectors import ReflectorFactory, Watch
+from tessera_scheduler.gangs.nodes import GangNodes
+from tessera_scheduler.gangs.places import GangPlaces
+from tessera_scheduler.gangs.pod_groups import pod_group_watches
+from tessera_scheduler.gangs.settings import GangSettings
+from tessera_scheduler.leadership.leader import Leadership
+from tessera_schema.kube import Pod
+
+IDLE_S: Final = 1.0
+"""Seconds between two looks at the time where nothing changes."""
+_log = logs.named("tessera.scheduler.gangs")
+
+
+def open_gangs(
+    settings: GangSettings,
+    *,
+    registry: DialectRegistry,
+    ledger: Ledger,
+    in_flight: InFlightPods,
+    leadership: Leadership,
+    clock: MonotonicClock,
+    schedulers: Iterable[str],
+) -> GangScheduling | None:
+    """The gangs of a scheduler that serves these profiles; None where pods go one by one."""
+    if not settings.on:
+        return None
+    nodes = GangNodes(registry.resources)
+    places = GangPlaces(registry, ledger, nodes, in_flight, scope_of(registry, schedulers))
+    return GangScheduling(
+        ledger=ledger, places=places, nodes=nodes, leadership=leadership, clock=clock,
+        settings=settings,
+    )  # fmt: skip
+
+
+class GangScheduling:
+    """The gangs of the cluster, and the bind calls that wait."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        places: GangPlaces,
+        nodes: GangNodes,
+        leadership: Leadership,
+        clock: MonotonicClock,
+        settings: GangSettings,
+    ) -> None:
+        """`nodes` are those of `places`."""
+        self.registry = GangRegistry(places.requests_cards, places.bar)
+        self.coordinator = GangCoordinator(
+            self.registry, ledger, places.search, settings.timings,
+            room_version=lambda: ledger.generation + nodes.version,
+        )  # fmt: skip
+        self._nodes = nodes
+        self._leadership = leadership
+        self._clock = clock
+        self._settings = settings
+        self._calls: dict[str, asyncio.Future[str]] = {}
+        """Pod's uid -> its bind call: empty for go on, or the error."""
+        self._something = asyncio.Event()
+        self._requeue: Callable[[], object] = lambda: None
+
+    def on_requeue(self, requeue: Callable[[], object]) -> None:
+        """Call this when kube-scheduler has to try pods again."""
+        self._requeue = requeue
+
+    # -- what watches show
+
+    def watches(self, reflectors: ReflectorFactory, selector: str) -> list[Watch]:
+        """Watches of PodGroups, and of the nodes that the label selector selects."""
+        query = {"labelSelector": selector} if selector else {}
+        listed = ListWatch(paths.NODES, self._nodes.read, query)
+        nodes = reflectors.make(listed, self._nodes, "nodes of gangs")
+        return [nodes, *pod_group_watches(reflectors, self.registry, self.changed)]
+
+    def changed(self) -> None:
+        """The registry has changed."""
+        self._something.set()
+
+    def on_pod_list(self, items: Iterable[PodSummary]) -> None:
+        """Take all pods that have not ended."""
+        items = list(items)
+        self.registry.list_pods(item.member for item in items if item.member is not None)
+        running = [item for item in items if item.node and not item.ended]
+        self._nodes.only(item.uid for item in running)
+        for item in running:
+            self._nodes.hold(item.uid, item.node, item.host)
+        self.changed()
+
+    def on_pod(self, item: PodSummary) -> None:
+        """Take a pod that was added or modified."""
+        if item.ended:
+            self.on_pod_gone(item)
+            return
+        if item.member is not None:
+            self.registry.put_pod(item.member)
+            self.changed()
+        elif self.registry.gang_of(item.uid):  # it names its gang no longer
+            self.registry.drop_pod(item.uid)
+            self.changed()
+        if item.node:
+            self._nodes.hold(item.uid, item.node, item.host)
+
+    def on_pod_gone(self, item: PodSummary) -> None:
+        """Take a pod that was deleted, or has ended."""
+        succeeded = item.member is not None and item.member.status.phase == "Succeeded"
+        self.registry.drop_pod(item.uid, succeeded=succeeded)
+        self._nodes.release(item.uid)
+        self.changed()
+
+    # -- kube-scheduler's calls
+
+    def refusal(self, pod: Pod, now: float) -> str:
+        """Why a pod waits for its gang; empty for one that filter may place."""
+        uid = pod.metadata.uid
+        if not self.registry.names_gang(pod):
+            return ""
+        answer = self.coordinator.answer(uid, now)
+        self._apply()
+        return answer.message if isinstance(answer, WaitsForGang) else ""
+
+    async def arrive(self, uid: str) -> str:
+        """Keep a bind call until all of the pod's gang have arrived; why it does not go on, empty
+        when it does. It ends by the coordinator's deadline."""
+        if not self.registry.gang_of(uid):
+            return ""
+        error = self.coordinator.arrive(uid, self._clock.time())
+        if error is not None:
+            self._apply()
+            return error
+        former = self._calls.pop(uid, None)
+        if former is not None and not former.done():
+            former.set_result("kube-scheduler has called again")
+        call = self._calls[uid] = asyncio.get_running_loop().create_future()
+        self._apply()
+        self.changed()
+        try:
+            error = await call
+        except asyncio.CancelledError:
+            self.coordinator.leave(uid)
+            raise
+        finally:
+            if self._calls.get(uid) is call:
+                del self._calls[uid]
+        return error or self._still(uid)
+
+    def _still(self, uid: str) -> str:
+        """Why a pod that was let go on must not: much may have happened before it runs again."""
+        answer = self.coordinator.answer(uid, self._clock.time())
+        return answer.message if isinstance(answer, WaitsForGang) else ""
+
+    # -- leadership
+
+    async def finish_broken(self) -> None:
+        """Reserve what gangs lack that a former leader has started by halves: a replica does it
+        before it answers for any other pod."""
+        while self._step(broken_only=True):  # noqa: ASYNC110  (a slice each)
+            await asyncio.sleep(0)
+        self.changed()
+
+    def resign(self) -> None:
+        """This replica does not lead any more."""
+        self.coordinator.reset("this replica does not lead any more: ask again")
+        self._apply()
+
+    async def run(self) -> NoReturn:
+        """Go on with all gangs, until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(IDLE_S):
+                    await self._something.wait()
+            except TimeoutError:
+                pass
+            else:
+                await asyncio.sleep(self._settings.gather_s)
+            self._something.clear()
+            while self._leadership.leads and self._step():  # noqa: ASYNC110  (a slice each)
+                await asyncio.sleep(0)
+
+    def _step(self, *, broken_only: bool = False) -> bool:
+        now = self._clock.time()
+        more = self.coordinator.step(now, STEPS_OF_A_SLICE, broken_only=broken_only)
+        self._apply()
+        return more
+
+    def _apply(self) -> None:
+        effects = self.coordinator.effects()
+        for uid in effects.released:
+            self._answer(uid, "")
+        for uid, why in effects.failed.items():
+            _log.info("bind call of a member failed", pod=uid, why=why)
+            self._answer(uid, why)
+        if effects.requeue:
+            self._requeue()
+
+    def _answer(self, uid: str, error: str) -> None:
+        call = self._calls.get(uid)
+        if call is not None and not call.done():
+            call.set_result(error)

@@ -1,0 +1,46 @@
+"""Settings of gangs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from tessera_core.gang_scheduling.attempt import GangTimings
+
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class GangSwitch(StrEnum):
+    """Whether the scheduler starts gangs whole."""
+
+    OFF = "off"
+    ON = "on"
+
+
+class GangSettings(Struct, frozen=True, kw_only=True):
+    """Whether pods of a gang start together, and how long a start may take."""
+
+    scheduling: GangSwitch = GangSwitch.OFF
+    """`on`: of a gang either as many pods start together as its minimum says, or none. `off`: its
+    pods are placed one by one. The component `gangs` switches it on, with the right to read
+    PodGroups."""
+    barrier_s: Seconds = 15.0
+    """Seconds from the first bind call of a gang to its last. kube-scheduler gives a call up after
+    the `httpTimeout` of the extender's configuration, which is 30 s: it has to be longer than this
+    and the Binding together. 15 s are enough for some 1,000 members."""
+    reservation_s: Seconds = 60.0
+    """Seconds for which a gang has its cards until its first bind call."""
+    gather_s: Seconds = 0.05
+    """Seconds for which changes are gathered before gangs are looked through."""
+
+    @property
+    def on(self) -> bool:
+        """Whether gangs start whole."""
+        return self.scheduling is GangSwitch.ON
+
+    @property
+    def timings(self) -> GangTimings:
+        """The same for the coordinator."""
+        return GangTimings(reservation_s=self.reservation_s, barrier_s=self.barrier_s)
