@@ -12,7 +12,7 @@ import struct
 import sys
 import termios
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -100,13 +100,14 @@ async def test_wide_lists_the_pods_of_each_card(tmp_path: Path, tessera: Tessera
                for line in ran.out.splitlines())  # fmt: skip
 
 
+@pytest.mark.timeout(60)
 async def test_use_is_read_from_the_bus(tmp_path: Path, tessera: Tessera) -> None:
     async with a_cluster(tmp_path, tessera) as cluster, on_nats(tmp_path) as nats:
         await nats.bus.put(
             DEVICES_BUCKET, "gpu-2.nvidia",
             *signed(DeviceState(node="gpu-2", vendor="nvidia", problems=("XID 79",)), CLUSTER)[1:],
         )  # fmt: skip
-        ran = await reported(cluster, nats, "--nats-cluster", CLUSTER, "-o", "json")
+        ran = await reported(cluster, nats, "--nats-cluster", CLUSTER, "-o", "json", "--wait=40")
     nodes = {node["name"]: node for node in json.loads(ran.out)["nodes"]}
     assert (nodes["gpu-1"]["measured"], nodes["gpu-2"]["measured"]) == (True, True)
     card = nodes["gpu-1"]["cards"][0]
@@ -189,6 +190,7 @@ def test_a_wrong_call_is_status_2(tessera: Tessera, arguments: tuple[str, ...], 
     assert says in ran.err
 
 
+@pytest.mark.timeout(60)
 async def test_on_a_terminal_it_draws_and_answers_keys(tmp_path: Path, tessera: Tessera) -> None:
     async with a_cluster(tmp_path, tessera) as cluster:
         screen, terminal = pty.openpty()
@@ -200,16 +202,20 @@ async def test_on_a_terminal_it_draws_and_answers_keys(tmp_path: Path, tessera: 
         )  # fmt: skip
         os.close(terminal)
         drawn = Terminal(screen)
-        await drawn.until("gpu-2")
-        assert "\x1b[?1049h" in drawn.text  # the alternate screen
-        await cluster.put(holding_pod("ml", "late", part("gpu-1", 1, 40)))
-        await drawn.until("40.0/80.0")
-        os.write(screen, b"w")
-        await drawn.until("ml/waits")
-        os.write(screen, b"q")
-        assert await process.wait() == 0
-        await drawn.until("\x1b[?1049l")
-        os.close(screen)
+        try:
+            await drawn.until("gpu-2")
+            assert "\x1b[?1049h" in drawn.text  # the alternate screen
+            await cluster.put(holding_pod("ml", "late", part("gpu-1", 1, 40)))
+            await drawn.until("40.0/80.0")
+            os.write(screen, b"w")
+            await drawn.until("ml/waits")
+            os.write(screen, b"q")
+            assert await process.wait() == 0
+            await drawn.until("\x1b[?1049l")
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            os.close(screen)
 
 
 class Terminal:
