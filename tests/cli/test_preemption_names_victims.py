@@ -133,6 +133,13 @@ def test_victims_only_where_the_queue_takes_the_pod_in_the_end(tessera: Tessera)
     assert victims(found) == {"v2"}
 
 
+def test_pods_of_another_queue_stay(tessera: Tessera) -> None:
+    v = running("v", "0:16384:100", 1, notes={QUEUE: "other"})
+    high = waiting("high", CARD, annotations={QUEUE: "q"})
+    found = answer(tessera, node(cards=1), queue("q"), queue("other"), v, high)
+    assert found["message"].endswith("no pod that holds cards may go: 1 of another queue")
+
+
 def test_a_gang_takes_what_its_minimum_needs(tessera: Tessera) -> None:
     pods = [running(f"v{i}", f"{i}:16384:100", 1, age_s=100 * (i + 1)) for i in range(4)]
     members = [waiting(f"g{n}", CARD, 10, annotations={GROUP: "g"}) for n in range(3)]

@@ -60,6 +60,19 @@ class EvictionCosts:
             cards=fsum(cards for _, cards in each),
         )
 
+    def on_cards(self, units: Iterable[VictimUnit]) -> dict[str, float]:
+        """Name of a unit -> card-seconds that are lost with all of these units that hold parts of
+        the same cards."""
+        lost: dict[tuple[str, str], float] = {}
+        cards: dict[str, set[tuple[str, str]]] = {}
+        for unit in units:
+            entries = (self._ledger.entry(victim.uid) for victim in unit.pods)
+            own = {(entry.grant.node, card) for entry in entries if entry for card in entry.charges}
+            cards[unit.name] = own
+            for card in own:
+                lost[card] = lost.get(card, 0) + self.of((unit,)).card_s / len(own)
+        return {name: fsum(lost[card] for card in own) for name, own in cards.items()}
+
     def of_pod(self, victim: PotentialVictim) -> tuple[float, float]:
         """Card-seconds that are lost with the pod, and cards that it holds."""
         if victim.uid not in self._of:

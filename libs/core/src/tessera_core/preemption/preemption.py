@@ -37,7 +37,9 @@ from tessera_schema.kube import Pod
 
 MOST_NODES: Final = 64
 """Nodes that are tried for one pod, those first that cost least at least."""
-TRIALS_OF_A_NODE: Final = 512
+EXACT_NODES: Final = 8
+"""Nodes among them of which sets of pods are tried in the order of their cost."""
+TRIALS_OF_A_NODE: Final = 256
 TRIALS_OF_A_POD: Final = 4096
 """At about 0.2 ms each."""
 TRIALS_OF_A_GANG: Final = 256
@@ -177,8 +179,14 @@ class PreemptionPlanner:
         for bound, node in order[:MOST_NODES]:
             if best is not None and best.cost <= bound:
                 break
-            best = search.cheapest(bounds.on[node], trials.on(node), best, TRIALS_OF_A_NODE)
-        return best, search.exhausted or (len(order) > MOST_NODES and best is None)
+            best = search.quick(bounds.on[node], trials.on(node), best)
+        for bound, node in order[:EXACT_NODES]:
+            if best is not None and best.cost <= bound:
+                break
+            best = search.exact(bounds.on[node], trials.on(node), best, TRIALS_OF_A_NODE)
+        rest = order[EXACT_NODES:]
+        early = bool(rest) and (best is None or best.cost > rest[0][0])
+        return best, search.exhausted or early
 
     def _for_gang(
         self, able: Sequence[VictimUnit], trials: EvictionTrials
@@ -190,7 +198,8 @@ class PreemptionPlanner:
             return VictimSet((), idle, EvictionCost()), False
         if not able:
             return None, False
-        found = search.cheapest(able, trials.anywhere, None, TRIALS_OF_A_GANG)
+        found = search.quick(able, trials.anywhere, None)
+        found = search.exact(able, trials.anywhere, found, TRIALS_OF_A_GANG)
         return found, search.exhausted
 
     def _without_evictions(

@@ -3,10 +3,10 @@
 1. Of the units in the order of their cost as few as suffice go, from the cheapest on.
 2. Those are taken back, the dearest first, without which there is still room, as kube-scheduler
    does; before all others those of nodes that nobody uses, and those that may not go together.
-3. Sets are tried in the order of their cost, until one of them suffices or costs as much.
+3. The same of all units that cost no more, those of the dearest cards first.
+4. Sets are tried in the order of their cost, until one of them suffices or costs as much.
 
-Step 3 is exact. It is left out where more than `EXACT_UNITS` units by themselves cost less than
-what was found, and it is bounded.
+Step 4 is exact, and bounded. More than `MOST_UNITS` units end it after step 2.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Trial = Callable[[Sequence[VictimUnit]], Seats | None]
 """Where everybody would go without these units; None where there is no room even so."""
 Forbidden = Callable[[Sequence[VictimUnit]], str]
 """Why these units may not all go; empty when they may. What is forbidden stays so with more."""
-EXACT_UNITS: Final = 12
-"""Units of which all sets are tried, 4,096 at most."""
+MOST_UNITS: Final = 32
+"""Units that are tried in more than one way."""
 _MOST_SETS: Final = 20_000
 """Sets of one search that are put in order."""
 
@@ -51,23 +51,43 @@ class VictimSearch:
         self._costs = costs
         self._forbidden = forbidden
 
-    def cheapest(
-        self, units: Sequence[VictimUnit], trial: Trial, best: VictimSet | None, most_trials: int
+    def quick(
+        self, units: Sequence[VictimUnit], trial: Trial, best: VictimSet | None
     ) -> VictimSet | None:
-        """The cheapest set of these units, if it costs less than `best`; else `best`."""
-        order = sorted(units, key=lambda unit: (self._costs.of((unit,)), unit.name))
+        """A cheap set of these units, by steps 1 to 3, or `best` if that costs no more."""
+        order = self._in_order(units)
         first = self._greedy(order, trial)
         if first is None:
             return best
-        if not self._forbidden(first.units) and (best is None or first.cost < best.cost):
-            best = first
-        if best is not None:
-            least = best.cost
-            order = [unit for unit in order if self._costs.of((unit,)) < least]
-            if len(order) > EXACT_UNITS:
-                self.exhausted = True
-                return best
+        best = self._cheaper(first, best)
+        order = [unit for unit in order if self._costs.of((unit,)) <= first.cost]
+        if len(order) > MOST_UNITS:
+            return best
+        totals = self._costs.on_cards(order)
+        by_card = sorted(order, key=lambda unit: (totals[unit.name], unit.name))
+        return self._cheaper(self._reprieved(by_card, trial), best)
+
+    def exact(
+        self, units: Sequence[VictimUnit], trial: Trial, best: VictimSet | None, most_trials: int
+    ) -> VictimSet | None:
+        """The cheapest set of these units, by step 4, or `best` if that costs no more."""
+        order = [
+            unit
+            for unit in self._in_order(units)
+            if best is None or self._costs.of((unit,)) < best.cost
+        ]
+        if best is not None and len(order) > MOST_UNITS:
+            self.exhausted = True
+            return best
         return self._exact(order, trial, best, most_trials)
+
+    def _in_order(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
+        return sorted(units, key=lambda unit: (self._costs.of((unit,)), unit.name))
+
+    def _cheaper(self, found: VictimSet, best: VictimSet | None) -> VictimSet | None:
+        if self._forbidden(found.units) or (best is not None and best.cost <= found.cost):
+            return best
+        return found
 
     # -- the first set
 
@@ -84,15 +104,17 @@ class VictimSearch:
         return gone
 
     def _reprieved(self, units: Sequence[VictimUnit], trial: Trial) -> VictimSet:
+        """What is left of units that suffice if those are taken back that are not needed, the last
+        one first."""
         gone, seats = list(units), self._tried(trial, units) or {}
         used = {seat.node for seat in seats.values()}
         near = [unit for unit in gone if any(v.pod.spec.node_name in used for v in unit.pods)]
         if len(near) < len(gone) and (found := self._tried(trial, near)) is not None:
             gone, seats = near, found
         guarded = self._too_many(gone)
-        dearest = [*reversed(gone)]
-        dearest.sort(key=lambda unit: unit.name not in guarded)
-        for unit in dearest:
+        last_first = [*reversed(gone)]
+        last_first.sort(key=lambda unit: unit.name not in guarded)
+        for unit in last_first:
             fewer = [each for each in gone if each is not unit]
             found = self._tried(trial, fewer)
             if found is not None:
