@@ -43,6 +43,7 @@ def started(cluster: GangCluster, *pods: Iterable[Pod]) -> GangCluster:
 
 
 def test_a_gang_gathers_while_too_few_pods_exist() -> None:
+    """GA5, without gates"""
     group = a_group("g", minMember=3)
     cluster = started(GangCluster({"n1": 8}, [group]), members("g", 1, 2))
     assert cluster.phase(group) is GangPhase.GATHERING
@@ -52,6 +53,7 @@ def test_a_gang_gathers_while_too_few_pods_exist() -> None:
 
 
 def test_a_pod_that_others_hold_back_does_not_count() -> None:
+    """GA6"""
     group = a_group("g", minMember=3)
     held = a_member("g3", "g", gates=[FOREIGN])
     cluster = started(GangCluster({"n1": 8}, [group]), [*members("g", 1, 2), held])
@@ -62,6 +64,7 @@ def test_a_pod_that_others_hold_back_does_not_count() -> None:
 
 
 def test_pods_wait_for_the_object_that_they_name() -> None:
+    """GA7"""
     group = a_group(
         "pg1", GangOrigin.KUBERNETES, schedulingPolicy={"gang": {"minCount": 2}},
     )  # fmt: skip
@@ -87,6 +90,7 @@ def test_an_object_that_is_deleted_holds_back_the_pods_that_wait() -> None:
 
 
 def test_of_two_gangs_that_fit_one_at_a_time_one_starts_and_the_other_holds_nothing() -> None:
+    """GB1"""
     a, b = a_group("a", minMember=4), a_group("b", minMember=4)
     mixed = [pod for n in (1, 2, 3, 4) for pod in (*members("a", n), *members("b", n))]
     cluster = started(GangCluster({"n1": 4}, [a, b]), mixed)
@@ -102,6 +106,7 @@ def test_of_two_gangs_that_fit_one_at_a_time_one_starts_and_the_other_holds_noth
 
 
 def test_a_bundle_starts_whole_and_the_other_bundle_holds_nothing() -> None:
+    """GB2"""
     ab, cd = '["default/a", "default/b"]', '["default/c", "default/d"]'
     pods = {
         gang: koord_members(gang, 2, 2, groups=groups)
@@ -113,6 +118,7 @@ def test_a_bundle_starts_whole_and_the_other_bundle_holds_nothing() -> None:
 
 
 def test_a_gang_with_enough_waits_for_one_of_its_bundle_that_has_not() -> None:
+    """GB4"""
     both = '["default/a", "default/b"]'
     cluster = started(
         GangCluster({"n1": 8}), koord_members("b", 2, 2, groups=both),
@@ -124,6 +130,7 @@ def test_a_gang_with_enough_waits_for_one_of_its_bundle_that_has_not() -> None:
 
 
 def test_exactly_the_minimum_starts_together_where_not_all_fit_and_others_follow() -> None:
+    """GB10"""
     group = a_group("g", minMember=2)
     cluster = GangCluster({"n1": 3}, [group])
     cluster.create(*members("g", 1, 2, 3, 4))
@@ -136,6 +143,7 @@ def test_exactly_the_minimum_starts_together_where_not_all_fit_and_others_follow
 
 
 def test_roles_of_the_minimum_start_first() -> None:
+    """GB3, with cards for two"""
     group = a_group("g", minMember=2, minTaskMember={"master": 1, "worker": 1})
     pods = [a_member(f"p{n}", "g", role=role) for n, role in enumerate(("master", "master"))]
     pods += [a_member(f"p{n + 2}", "g", role=role) for n, role in enumerate(("worker", "worker"))]
@@ -159,6 +167,7 @@ def test_nobody_is_bound_before_the_last_one_has_arrived() -> None:
 
 
 def test_a_barrier_that_is_missed_frees_everything_and_says_who_was_late() -> None:
+    """GB7"""
     group = a_group("g", minMember=4)
     cluster = GangCluster({"n1": 4}, [group])
     cluster.create(*members("g", 1, 2, 3, 4))
@@ -250,6 +259,7 @@ def test_a_member_that_gets_cards_elsewhere_counts_where_it_is() -> None:
 
 
 def test_a_member_that_lost_its_cards_ends_the_attempt_of_all() -> None:
+    """GB6"""
     group = a_group("g", minMember=2)
     cluster = GangCluster({"n1": 2}, [group])
     cluster.create(*members("g", 1, 2))
@@ -264,6 +274,7 @@ def test_a_member_that_lost_its_cards_ends_the_attempt_of_all() -> None:
 
 
 def test_a_member_without_cards_is_waited_for_before_the_first_binding() -> None:
+    """GB9, without gates"""
     group = a_group("g", minMember=3)
     launcher = replace(a_member("launcher", "g"), spec=a_pod(a_container({"cpu": 1})).spec)
     cluster = GangCluster({"n1": 2}, [group])
@@ -297,6 +308,7 @@ def test_a_launcher_that_runs_first_is_no_start() -> None:
 
 
 def test_after_the_start_of_a_koordinator_gang_members_go_one_by_one() -> None:
+    """GC1"""
     cluster = started(GangCluster({"n1": 3}), koord_members("g", 3, 3))
     cluster.delete(cluster.uid("g3"))
     cluster.create(a_koord_member("successor", "g", min_available="3"))
@@ -305,6 +317,7 @@ def test_after_the_start_of_a_koordinator_gang_members_go_one_by_one() -> None:
 
 
 def test_members_that_have_to_arrive_together_each_time_wait_for_each_other() -> None:
+    """GC2"""
     policy = {"match_policy": "only-waiting"}
     cluster = started(GangCluster({"n1": 3}), koord_members("g", 3, 3, **policy))
     assert len(cluster.bound()) == 3
@@ -317,6 +330,7 @@ def test_members_that_have_to_arrive_together_each_time_wait_for_each_other() ->
 
 
 def test_the_successor_of_a_gangs_member_goes_before_a_pod_that_waits_as_well() -> None:
+    """GC3"""
     group, filler = a_group("g", minMember=2), a_group("filler", minMember=2)
     cluster = started(GangCluster({"n1": 1, "n2": 1}, [group, filler]), members("g", 1, 2))
     assert cluster.bound() == ["g1", "g2"]
@@ -335,6 +349,7 @@ def test_the_successor_of_a_gangs_member_goes_before_a_pod_that_waits_as_well() 
 
 @pytest.mark.parametrize("origin", ["volcano", "koordinator"])
 def test_a_scheduler_that_takes_over_finishes_a_start_first(origin: str) -> None:
+    """GB8"""
     group = a_group("g", minMember=8)
     pods = members("g", *range(1, 9)) if origin == "volcano" else koord_members("g", 8, 8)
     cluster = GangCluster({"n1": 8}, [group] if origin == "volcano" else [])
