@@ -11,8 +11,7 @@ from tessera_core.rebalance.slices import Slices
 
 T = TypeVar("T")
 AT_MOST_S: Final = 0.004
-"""Seconds after which no further slice begins before other tasks have run. A slice takes less than
-as long again."""
+"""Seconds after which no further slice begins before other tasks have run."""
 
 
 async def in_slices(work: Slices[T], now: Callable[[], float] = time.perf_counter) -> T:
