@@ -26,6 +26,7 @@ from tessera_schema.grants import Grant
 from tessera_schema.kube import Pod
 from tessera_schema.requests import PodRequest
 from tessera_testing.builders import a_card, a_node
+from tests.core.gangs.setting import a_koord_member, a_member
 
 REGISTRY = load()
 _admissions = AdmissionCache(REGISTRY)
@@ -296,3 +297,21 @@ class GangCluster:
             self.now += seconds
         self.watch()
         self.step()
+
+
+def members(gang: str, *numbers: int) -> list[Pod]:
+    return [a_member(f"{gang}{n}", gang) for n in numbers]
+
+
+def koord_members(gang: str, count: int, least: int, **keys: str) -> list[Pod]:
+    return [
+        a_koord_member(f"{gang}{n}", gang, min_available=str(least), **keys)
+        for n in range(1, count + 1)
+    ]
+
+
+def started(cluster: GangCluster, *pods: Iterable[Pod]) -> GangCluster:
+    """The cluster after these pods were created, and everything has gone its way."""
+    cluster.create(*(pod for some in pods for pod in some))
+    cluster.run()
+    return cluster

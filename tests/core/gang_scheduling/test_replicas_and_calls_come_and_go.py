@@ -1,0 +1,98 @@
+"""Schedulers that take over or stop leading, calls that end, pods that are not known yet."""
+
+from __future__ import annotations
+
+import pytest
+
+from tessera_core.machines.gang import GangPhase
+from tessera_schema.kube import SchedulingGate
+from tests.core.gang_scheduling.gang_cluster import GangCluster, koord_members, members, started
+from tests.core.gangs.setting import KOORD, a_group, a_member
+
+
+@pytest.mark.parametrize("origin", ["volcano", "koordinator"])
+def test_a_scheduler_that_takes_over_finishes_a_start_first(origin: str) -> None:
+    """GB8"""
+    group = a_group("g", minMember=8)
+    pods = members("g", *range(1, 9)) if origin == "volcano" else koord_members("g", 8, 8)
+    cluster = GangCluster({"n1": 8}, [group] if origin == "volcano" else [])
+    gang_id = f"{origin}/default/g"
+    written: list[str] = []
+
+    def dies_after_three(uid: str) -> bool | None:
+        written.append(uid)
+        return len(written) <= 3
+
+    cluster.outcome = dies_after_three
+    cluster.create(*pods)
+    cluster.run(rounds=1)
+    assert len(cluster.bound()) == 3
+    cluster.start_scheduler()
+    del cluster.outcome
+    cluster.create(*members("x", 1))  # of a gang without a PodGroup: it waits
+    cluster.watch()
+    assert cluster.coordinator.phase(gang_id, cluster.now) is GangPhase.BROKEN
+    cluster.step()
+    assert len(list(cluster.ledger.entries())) == 8
+    cluster.run()
+    assert len(cluster.bound()) == 8
+    assert cluster.coordinator.phase(gang_id, cluster.now) is GangPhase.STARTED
+
+
+def test_a_replica_that_stops_leading_frees_what_it_holds() -> None:
+    group = a_group("g", minMember=2)
+    cluster = GangCluster({"n1": 2}, [group])
+    cluster.create(*members("g", 1, 2))
+    cluster.watch()
+    cluster.step()
+    cluster.try_pod(cluster.uid("g1"))
+    cluster.lose_lease()
+    assert cluster.errors == {cluster.uid("g1"): "this replica does not lead"}
+    assert list(cluster.ledger.entries()) == []
+    cluster.run()
+    assert cluster.bound() == ["g1", "g2"]
+
+
+def test_calls_that_end_have_not_arrived() -> None:
+    group = a_group("g", minMember=2)
+    cluster = GangCluster({"n1": 2}, [group])
+    cluster.create(*members("g", 1, 2))
+    cluster.watch()
+    cluster.step()
+    cluster.try_pod(cluster.uid("g1"))
+    cluster.restart_kube_scheduler()
+    cluster.try_pod(cluster.uid("g2"))
+    assert cluster.bound() == []
+    cluster.try_pod(cluster.uid("g1"))
+    assert cluster.bound() == ["g1", "g2"]
+
+
+def test_the_gate_of_tessera_does_not_keep_a_pod_from_counting() -> None:
+    group = a_group("g", minMember=1)
+    gated = a_member("g1", "g", gates=["tessera.dev/admission"])
+    assert gated.spec.scheduling_gates == (SchedulingGate("tessera.dev/admission"),)
+    cluster = started(GangCluster({"n1": 1}, [group]), [gated])
+    assert cluster.bound() == ["g1"]
+
+
+def test_a_pod_that_names_two_gangs_waits_with_both_fields() -> None:
+    pod = a_member("p", "a", annotations={KOORD + "name": "b"})
+    cluster = GangCluster({"n1": 1})
+    cluster.create(pod)
+    cluster.run()
+    assert cluster.bound() == []
+    assert "name two different groups" in cluster.gangs.wrong(pod.metadata.uid)
+
+
+def test_a_pod_that_is_not_known_yet_waits_and_is_tried_again() -> None:
+    group = a_group("g", minMember=1)
+    cluster = GangCluster({"n1": 1}, [group])
+    cluster.create(*members("g", 1))
+    cluster.try_pod(cluster.uid("g1"))
+    assert cluster.bound() == []
+    before = cluster.requeued
+    cluster.watch()
+    cluster.step()
+    assert cluster.requeued == before + 1
+    cluster.try_pod(cluster.uid("g1"))
+    assert cluster.bound() == ["g1"]
