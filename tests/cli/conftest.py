@@ -53,7 +53,8 @@ Write = Callable[..., str]
 
 @pytest.fixture
 def tessera(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tessera:
-    """`tessera(*arguments, stdin=...)`."""
+    """`tessera(*arguments, stdin=...)`, as in a pipe: pytest's workers set a width."""
+    monkeypatch.delenv("COLUMNS", raising=False)
 
     def call(*arguments: str, stdin: str | bytes = b"") -> Ran:
         data = stdin.encode() if isinstance(stdin, str) else stdin

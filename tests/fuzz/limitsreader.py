@@ -3,6 +3,7 @@ whose head is not that of a limits file at rest."""
 
 from __future__ import annotations
 
+import fcntl
 import struct
 import subprocess
 import tempfile
@@ -53,7 +54,9 @@ def _file(random: Random) -> bytes:
 @cache
 def built() -> Path:
     """The reader, built if anything changed."""
-    subprocess.run(["make", "-s", "-C", HOOK, "build/limits-fuzz"], check=True)
+    with (HOOK / "Makefile").open() as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)  # others may build here, too
+        subprocess.run(["make", "-s", "-C", HOOK, "build/limits-fuzz"], check=True)
     return READER
 
 
