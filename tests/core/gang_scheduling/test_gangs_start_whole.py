@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from tessera_core.gang_scheduling.attempt import GangAttempt, GangTimings
 from tessera_core.gangs.gang import GangOrigin
 from tessera_core.machines.gang import GangPhase
 from tessera_testing.builders import a_container, a_pod
@@ -185,6 +186,13 @@ def test_a_gang_that_missed_waits_longer_each_time(misses: int, seconds: float) 
     cluster.now += 0.1
     cluster.step()
     assert cluster.phase(group) is GangPhase.RESERVED
+
+
+def test_a_gang_that_has_missed_for_days_goes_on_waiting() -> None:
+    attempt = GangAttempt(frozenset({"volcano/default/g"}), GangTimings())
+    for _ in range(2_000):
+        attempt.missed("1 of 2 members arrived", 0.0)
+    assert attempt.not_before == 300
 
 
 def test_a_member_that_is_deleted_at_the_barrier_frees_the_others_in_the_same_step() -> None:

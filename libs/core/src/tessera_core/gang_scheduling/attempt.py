@@ -92,7 +92,7 @@ class GangAttempt:
     def missed(self, why: str, now: float) -> None:
         """What was reserved is given up; the event follows."""
         self.misses += 1
-        self.not_before = now + min(BACKOFF_S * 2 ** (self.misses - 1), MOST_BACKOFF_S)
+        self.not_before = now + min(BACKOFF_S * 2 ** min(self.misses - 1, 10), MOST_BACKOFF_S)
         self.why = why
         self._drop()
 
