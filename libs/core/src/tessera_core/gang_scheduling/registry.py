@@ -223,6 +223,8 @@ class GangRegistry:
         self.changed |= {gang_id} if before == names else {gang_id, *before, *names}
         for other in before - names:
             self._named_by[other].discard(gang_id)
+            if not self._named_by[other]:
+                del self._named_by[other]
         for other in names - before:
             self._named_by.setdefault(other, set()).add(gang_id)
         if names:
