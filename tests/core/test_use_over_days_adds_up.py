@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tessera_core.kube.owner_references import OwnerRef, controller_of
 from tessera_core.utilization.digests import DigestBuilder, Holder
 from tessera_core.utilization.history import UseHistory
-from tessera_core.utilization.owners import OwnerRef, controller_of, topmost
+from tessera_core.utilization.owners import topmost
 from tessera_core.utilization.price_list import PriceList
 from tessera_core.utilization.recording import (
     BadRecording,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
+from tessera_core.kube.owner_references import OwnerRef, controller_of
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.usage.lending_terms import GrantedShare, Holders, granted_shares_of
 from tessera_core.usage.smoothed import Key
@@ -16,13 +17,8 @@ from tessera_schema.grants import Grant
 from tessera_schema.json_codec import decoder
 
 
-class _Owner(Struct, frozen=True):
-    uid: str = ""
-    controller: bool | None = None
-
-
 class _OwnedMeta(Struct, frozen=True, rename="camel"):
-    owner_references: tuple[_Owner, ...] = ()
+    owner_references: tuple[OwnerRef, ...] = ()
 
 
 class _Owned(Struct, frozen=True):
@@ -61,10 +57,10 @@ def summary(decoded: DecodedPod, registry: DialectRegistry) -> GrantedPodSummary
 def _controller(raw: bytes) -> str:
     """The uid of what made the pod; empty where nothing did, or it is written in an odd form."""
     try:
-        owners = _owned(raw).metadata.owner_references
+        owner = controller_of(_owned(raw).metadata.owner_references)
     except msgspec.DecodeError:
         return ""
-    return next((owner.uid for owner in owners if owner.controller), "")
+    return owner.uid if owner is not None else ""
 
 
 class GrantedPods:

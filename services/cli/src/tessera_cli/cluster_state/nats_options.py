@@ -9,29 +9,35 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tessera_runtime.bus.settings import BusSettings
 
+    Arguments = argparse._ActionsContainer
+
 WAIT_S: Final = 6.0
 """Seconds that a single answer waits for usage: agents report every few."""
 
 
-def add_nats_options(command: argparse.ArgumentParser) -> None:
-    """Add them; `named_bus` reads them. `--user` alone would be Kubernetes' user."""
-    command.add_argument(
-        "--nats", default="", metavar="URL",
-        help="address of NATS, such as nats://127.0.0.1:4222; without it no use is shown",
-    )  # fmt: skip
-    command.add_argument(
+def add_nats_options(to: Arguments, *, url: str, about: str) -> None:
+    """Add those that name the bus; `named_bus` reads them. `about` is the help of its address, and
+    `url` the default. `--user` alone would be Kubernetes' user."""
+    to.add_argument("--nats", default=url, metavar="URL", help=about)
+    to.add_argument(
         "--nats-cluster", default="", metavar="CLUSTER", help="refuse a bus of another cluster"
     )
-    command.add_argument(
-        "--nats-creds", default="", metavar="FILE", help="file with NATS credentials"
-    )
-    command.add_argument(
+    to.add_argument("--nats-creds", default="", metavar="FILE", help="file with NATS credentials")
+    to.add_argument(
         "--nats-user", default="", metavar="USER",
         help="NATS user, such as viewer; needs --nats-password-file",
     )  # fmt: skip
-    command.add_argument(
+    to.add_argument(
         "--nats-password-file", default="", metavar="FILE", help="file with the user's password"
     )
+
+
+def add_usage_options(command: argparse.ArgumentParser) -> None:
+    """Add those of a command that shows use where it can."""
+    add_nats_options(
+        command, url="",
+        about="address of NATS, such as nats://127.0.0.1:4222; without it no use is shown",
+    )  # fmt: skip
     command.add_argument(
         "--agents", action="store_true",
         help="read use from the agents' metrics, through the API server, where no bus is named: it "
@@ -45,8 +51,11 @@ def add_nats_options(command: argparse.ArgumentParser) -> None:
 
 def named_bus(options: argparse.Namespace) -> BusSettings | None:
     """The bus that was named, if one was. Raises BadConfigFile, InputUnreadable."""
-    if not options.nats:
-        return None
+    return bus_of(options) if options.nats else None
+
+
+def bus_of(options: argparse.Namespace) -> BusSettings:
+    """The bus at the address of the options. Raises BadConfigFile, InputUnreadable."""
     from tessera_cli.cluster_state import bus_reader
 
     return bus_reader.settings(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tessera_cli import forms, kubeconfig
-from tessera_cli.cluster_state.nats_options import add_nats_options, named_bus
+from tessera_cli.cluster_state.nats_options import add_usage_options, named_bus
 from tessera_cli.errors import USAGE_ERROR, CommandError
 from tessera_cli.text import print_notice
 
@@ -73,7 +73,7 @@ def _common(
     command.add_argument("-l", "--selector", default="", metavar="SELECTOR", help=selector)
     kubeconfig.add_arguments(command, environ, namespaced=namespaced)
     forms.add_forms(command, environ, _FORMS)
-    add_nats_options(command)
+    add_usage_options(command)
 
 
 def _nodes(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tessera_cli import kubeconfig
+from tessera_cli.cluster_state.nats_options import add_nats_options
 from tessera_cli.text import print_notice
 
 if TYPE_CHECKING:
@@ -84,22 +85,7 @@ def report_parser(commands: Commands, environ: Mapping[str, str]) -> None:
 
 def _recording_options(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("recording")
-    group.add_argument(
-        "--nats", default="nats://127.0.0.1:4222", metavar="URL", help="address of NATS"
-    )
-    group.add_argument(
-        "--nats-cluster", default="", metavar="CLUSTER", help="refuse a bus of another cluster"
-    )
-    group.add_argument(
-        "--nats-creds", default="", metavar="FILE", help="file with NATS credentials"
-    )
-    group.add_argument(
-        "--nats-user", default="", metavar="USER",
-        help="NATS user, such as viewer; needs --nats-password-file",
-    )  # fmt: skip
-    group.add_argument(
-        "--nats-password-file", default="", metavar="FILE", help="file with the user's password"
-    )
+    add_nats_options(group, url="nats://127.0.0.1:4222", about="address of NATS")
     group.add_argument(
         "--period", type=_number(1, 86_400), default=3600.0, metavar="SECONDS",
         help="one line a share is written for each period (default: 3600)",

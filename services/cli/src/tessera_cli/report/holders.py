@@ -13,9 +13,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from tessera_core.kube.owner_references import OwnerRef, controller_of
 from tessera_core.recovery.adopt import adopt
 from tessera_core.registry.registry import DialectRegistry
-from tessera_core.utilization.owners import OwnerRef, controller_of, topmost
+from tessera_core.utilization.owners import topmost
 from tessera_core.utilization.recording import HolderPod, RecordedShare, WrittenContainer
 from tessera_runtime.errors import ApiRefused
 from tessera_runtime.informers.pods import BOUND
@@ -86,10 +87,7 @@ async def read_holders(kube: Kube, registry: DialectRegistry) -> ClusterHolders:
         if kind in kinds:
             parents |= await _parents(kube, kind, path, problems)
     nodes = await _nodes(kube, problems)
-    cards = {
-        card.id: card for node in nodes for several in cards_by_vendor(node).values()
-        for card in several
-    }  # fmt: skip
+    cards = {card.id: card for node in nodes for card in published_cards(node)}
     return ClusterHolders(
         pods={
             pod.metadata.uid: GrantedPod(
@@ -106,13 +104,13 @@ async def read_holders(kube: Kube, registry: DialectRegistry) -> ClusterHolders:
     )  # fmt: skip
 
 
-def cards_by_vendor(node: Node) -> dict[str, tuple[Card, ...]]:
+def published_cards(node: Node) -> list[Card]:
     """The node's cards as Tessera's agents publish them."""
-    found = {}
+    found: list[Card] = []
     for key, text in node.metadata.annotations.items():
         if key.startswith(CARDS_PREFIX):
             with suppress(msgspec.DecodeError):  # `tessera explain` says what is wrong with it
-                found[key.removeprefix(CARDS_PREFIX)] = decode_node_cards(text).cards
+                found += decode_node_cards(text).cards
     return found
 
 

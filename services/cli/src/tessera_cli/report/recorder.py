@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from tessera_cli.report.holders import ClusterHolders, GrantedPod, cards_by_vendor
+from tessera_cli.report.holders import ClusterHolders, GrantedPod, published_cards
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.reports.agents import AgentReports, ReceivedReport, voices_of
 from tessera_core.reports.doubts import Doubt
@@ -55,8 +55,7 @@ class UsageRecorder:
                 self._written[uid] = pod.holder
                 self._write(encode_line(pod.holder))
         for node in cluster.nodes:
-            cards = [card for several in cards_by_vendor(node).values() for card in several]
-            self._reports.know(node.metadata.name, cards, voices_of(node))
+            self._reports.know(node.metadata.name, published_cards(node), voices_of(node))
 
     def receive(self, message: Message) -> None:
         """Count one usage message."""

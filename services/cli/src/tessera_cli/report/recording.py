@@ -16,6 +16,7 @@ from tessera_cli import kubeconfig, settings
 from tessera_cli.api_objects import open_cluster
 from tessera_cli.bus_connection import served_by
 from tessera_cli.cluster_state import bus_reader
+from tessera_cli.cluster_state.nats_options import bus_of
 from tessera_cli.report.holders import read_holders
 from tessera_cli.report.recorder import UsageRecorder
 from tessera_cli.report.recording_files import open_recording
@@ -42,10 +43,7 @@ _HOUR_S: Final = 3600.0
 
 async def record(options: argparse.Namespace) -> None:
     """Record until interrupted, or for as long as the options say. Raises CommandError."""
-    bus = bus_reader.settings(
-        url=options.nats, cluster=options.nats_cluster, creds=options.nats_creds,
-        user=options.nats_user, password_file=options.nats_password_file,
-    )  # fmt: skip
+    bus = bus_of(options)
     registry = settings.registry(options.config)
     target = kubeconfig.target(options)
     name = "tessera-report-cli"

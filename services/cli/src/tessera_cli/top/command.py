@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tessera_cli import forms, kubeconfig
-from tessera_cli.cluster_state.nats_options import add_nats_options, named_bus
+from tessera_cli.cluster_state.nats_options import add_usage_options, named_bus
 from tessera_cli.errors import USAGE_ERROR, UsageError
 from tessera_cli.screen import console
 from tessera_cli.text import print_notice
@@ -58,7 +58,7 @@ def top_parser(commands: Commands, environ: Mapping[str, str]) -> None:
     command.add_argument("--once", action="store_true", help="print it once")
     kubeconfig.add_arguments(command, environ, namespaced=False)
     forms.add_forms(command, environ, (forms.TABLE, forms.WIDE, forms.JSON, forms.YAML))
-    add_nats_options(command)
+    add_usage_options(command)
     command.set_defaults(run=_top)
 
 

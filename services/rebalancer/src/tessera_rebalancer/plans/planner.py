@@ -21,8 +21,8 @@ from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plan_settings import PlanSettings
 from tessera_rebalancer.plans.cluster_watch import ClusterWatch
 from tessera_rebalancer.plans.events import PlanEvents
-from tessera_rebalancer.plans.pacing import in_slices
 from tessera_rebalancer.plans.plan_store import PlanGone, PlanObject, PlanStore
+from tessera_rebalancer.plans.slice_runner import in_slices
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import TesseraError

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tessera_core.kube.owner_references import OwnerRef, controller_of
 from tessera_runtime.informers.pods import DecodedPod, without_injections
 from tessera_schema.grants import Grant
 from tessera_schema.json_codec import decoder
@@ -17,14 +18,8 @@ from tessera_schema.kube import Container, ObjectMeta, Pod
 from tessera_schema.requests import PodRequest
 
 
-class _Owner(Struct, frozen=True):
-    kind: str = ""
-    uid: str = ""
-    controller: bool | None = None
-
-
 class _Meta(Struct, frozen=True, rename="camel"):
-    owner_references: tuple[_Owner, ...] = ()
+    owner_references: tuple[OwnerRef, ...] = ()
 
 
 class _Volume(Struct, frozen=True, rename="camel"):
@@ -108,7 +103,7 @@ def summary(decoded: DecodedPod, profiles: frozenset[str]) -> PlanPodSummary:
     if not decoded.node:
         tried = _was_tried(pod, ties.status, profiles)
         return PlanPodSummary(pod=pod, request=request if tried else None, since=decoded.created)
-    owner = next((o for o in ties.metadata.owner_references if o.controller), _Owner())
+    owner = controller_of(ties.metadata.owner_references) or OwnerRef()
     return PlanPodSummary(
         pod=pod,
         request=request,

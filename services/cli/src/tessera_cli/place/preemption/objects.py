@@ -16,6 +16,7 @@ from tessera_cli.place.lenient import without_nulls
 from tessera_core.gangs.catalog import GangCatalog
 from tessera_core.gangs.gang import GangMembers
 from tessera_core.kube.label_selectors import BadSelector, parse_selector
+from tessera_core.kube.owner_references import OwnerRef, controller_of
 from tessera_core.preemption.potential_victims import PotentialVictim
 from tessera_core.rebalance.disruption_budgets import Disruption
 from tessera_runtime.kube.timestamps import parse_time
@@ -31,13 +32,8 @@ _SYSTEM: Final = {
 """Classes that every cluster has."""
 
 
-class _Owner(Struct, frozen=True):
-    kind: str = ""
-    controller: bool = False
-
-
 class _OwnedMeta(Struct, frozen=True, rename="camel"):
-    owner_references: tuple[_Owner, ...] = ()
+    owner_references: tuple[OwnerRef, ...] = ()
 
 
 class _EndingSpec(Struct, frozen=True, rename="camel"):
@@ -160,12 +156,12 @@ class PreemptionObjects:
     def victim(self, pod: Pod) -> PotentialVictim:
         """A bound pod as preemption sees it."""
         facts = self._facts.get(pod.metadata.uid, _Facts())
-        owners = (owner.kind for owner in facts.metadata.owner_references if owner.controller)
+        owner = controller_of(facts.metadata.owner_references)
         created = parse_time(pod.metadata.creation_timestamp)
         return PotentialVictim(
             pod=self.with_priority(pod),
             since=parse_time(pod.status.start_time) or created or 0,
-            owner_kind=next(owners, ""),
+            owner_kind=owner.kind if owner else "",
             grace_s=facts.spec.termination_grace_period_seconds,
             checkpointed_at=parse_time(pod.metadata.annotations.get(CHECKPOINTED_KEY)),
         )
