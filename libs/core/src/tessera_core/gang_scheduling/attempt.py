@@ -7,12 +7,15 @@ from typing import Final
 
 from msgspec import Struct
 
+from tessera_core.gang_scheduling.registry import GangBundle
 from tessera_core.gangs.reservation import Seats
 from tessera_core.gangs.scratch import MemberSeat
 from tessera_core.machines.gang import Event, GangPhase, advance
 
 HOLDING: Final = frozenset({GangPhase.RESERVED, GangPhase.BINDING})
 """Phases in which the ledger holds cards for members of which none has a Binding yet."""
+WAITING: Final = frozenset({GangPhase.QUEUED, GangPhase.BROKEN})
+"""Phases in which its turn, and room, move it on."""
 BACKOFF_S: Final = 2.0
 """Seconds until a gang that missed its barrier is reserved again; twice as long each time."""
 MOST_BACKOFF_S: Final = 300.0
@@ -39,6 +42,10 @@ class GangAttempt:
         """`ids` are those of the bundle's gangs."""
         self.ids = ids
         self.phase = GangPhase.GATHERING
+        self.since = 0.0
+        """When it came to its phase."""
+        self.waits_since = 0.0
+        """When it began to wait for its turn; a missed barrier does not change it."""
         self.started = False
         """Whether it has started since this scheduler follows it."""
         self.seats: dict[str, MemberSeat] = {}
@@ -64,19 +71,23 @@ class GangAttempt:
         """Whether cards are reserved, and no Binding may be sent yet."""
         return self.phase in HOLDING
 
-    def move(self, event: Event) -> None:
+    def move(self, event: Event, now: float) -> None:
         """Go on by the table. Raises IllegalTransition."""
-        self.phase = advance(self.phase, event)
+        before, self.phase = self.phase, advance(self.phase, event)
+        if self.phase is not before:
+            self.since = now
+        if self.phase in WAITING and before not in (*WAITING, *HOLDING):
+            self.waits_since = now
         if self.phase is GangPhase.STARTED:
             self.started, self.misses, self.why = True, 0, ""
             self._drop()
         elif self.phase in (GangPhase.GATHERING, GangPhase.BROKEN):
             self._drop()
 
-    def become(self, phase: GangPhase, event: Event) -> None:
+    def become(self, phase: GangPhase, event: Event, now: float) -> None:
         """Go on to that phase unless it is there. Raises IllegalTransition."""
         if self.phase is not phase:
-            self.move(event)
+            self.move(event, now)
 
     def reserved(self, seats: Seats, now: float) -> None:
         """The ledger holds these; the event follows."""
@@ -104,8 +115,7 @@ class GangAttempt:
 
     def may_search(self, version: int, now: float) -> bool:
         """Whether a search may find what the last one did not."""
-        waits = self.phase in (GangPhase.QUEUED, GangPhase.BROKEN)
-        return waits and now >= self.not_before and version != self.searched_at
+        return self.phase in WAITING and now >= self.not_before and version != self.searched_at
 
     def absent(self) -> Iterator[str]:
         """Uids of members with cards whose bind call has not come."""
@@ -116,3 +126,10 @@ class GangAttempt:
 
     def _drop(self) -> None:
         self.seats, self.arrived = {}, set()
+
+
+class KnownBundle(Struct):
+    """A bundle as it was read last, and the way that it goes."""
+
+    bundle: GangBundle
+    attempt: GangAttempt

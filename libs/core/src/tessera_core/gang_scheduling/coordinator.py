@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from msgspec import Struct
-
 from tessera_core.gang_scheduling.answers import (
     GangEffects,
     GoesAlone,
@@ -23,11 +21,12 @@ from tessera_core.gang_scheduling.answers import (
     MemberAnswer,
     WaitsForGang,
 )
-from tessera_core.gang_scheduling.attempt import GangAttempt, GangTimings
+from tessera_core.gang_scheduling.attempt import GangAttempt, GangTimings, KnownBundle
 from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
 from tessera_core.gang_scheduling.reservations import MemberReservations
 from tessera_core.gang_scheduling.search import BundleSearch, RoomFor
 from tessera_core.gang_scheduling.turns import patience_of, turn_of
+from tessera_core.gang_scheduling.view import GangView, view_gangs
 from tessera_core.gangs.reservation import GangReserved
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.gang import (
@@ -44,13 +43,6 @@ from tessera_core.machines.gang import (
 )
 
 _ALONE = GoesAlone()
-
-
-class _Known(Struct):
-    """A bundle as it was read last, and the way that it goes."""
-
-    bundle: GangBundle
-    attempt: GangAttempt
 
 
 class GangCoordinator:
@@ -73,7 +65,7 @@ class GangCoordinator:
         self._reservations = MemberReservations(registry, ledger)
         self._timings = timings
         self._room_version = room_version or (lambda: ledger.generation)
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, KnownBundle] = {}
         """By id of each gang of the bundle."""
         self._search: BundleSearch | None = None
         self._released: list[str] = []
@@ -113,7 +105,7 @@ class GangCoordinator:
         if not attempt.arrived:
             attempt.first_arrived(now, patience_of(known.bundle))
         attempt.arrived.add(uid)
-        attempt.move(MemberArrived())
+        attempt.move(MemberArrived(), now)
         self._commit_if_complete(known, now)
         return None
 
@@ -130,7 +122,7 @@ class GangCoordinator:
         there is more to search. `broken_only` leaves all gangs for later that are not broken."""
         for gang_id in tuple(self._registry.changed):
             self._current(gang_id, now)
-        for known in self._bundles():
+        for known in self.bundles():
             self._check_time(known, now)
         if self._unknown:
             seen = {uid for uid in self._unknown if self._registry.gang_of(uid)}
@@ -149,7 +141,7 @@ class GangCoordinator:
     def reset(self, why: str) -> None:
         """This replica does not lead: all that is reserved and not sent is given up, and every bind
         call that waits fails."""
-        for known in self._bundles():
+        for known in self.bundles():
             self._give_up(known.attempt, why)
         self._known, self._search = {}, None
         self._unknown = set()
@@ -160,6 +152,16 @@ class GangCoordinator:
         known = self._current(gang_id, now)
         return GangPhase.OVER if known is None else known.attempt.phase
 
+    def view(self) -> dict[str, GangView]:
+        """Gang's id -> how it stands, of all that have pods, as the last step left them."""
+        found = self.bundles()
+        reasons = {id_: self._why(known) for known in found for id_ in known.attempt.ids}
+        return view_gangs(found, reasons)
+
+    def bundles(self) -> list[KnownBundle]:
+        """All bundles that have pods, as they were read last: to read."""
+        return list({id(known): known for known in self._known.values()}.values())
+
     def why(self, gang_id: str, now: float) -> str:
         """Why the gang waits; empty for one that does not."""
         known = self._current(gang_id, now)
@@ -167,7 +169,7 @@ class GangCoordinator:
 
     # -- answers
 
-    def _answer(self, uid: str, known: _Known) -> MemberAnswer:
+    def _answer(self, uid: str, known: KnownBundle) -> MemberAnswer:
         attempt, bundle = known.attempt, known.bundle
         if uid in bundle.refused:
             return WaitsForGang(bundle.refused[uid])
@@ -178,7 +180,7 @@ class GangCoordinator:
             return WaitsForGang(self._why(known))
         return GoesTo(seat.node)
 
-    def _why(self, known: _Known) -> str:
+    def _why(self, known: KnownBundle) -> str:
         attempt, name = known.attempt, f"gang {known.bundle.name}"
         match attempt.phase:
             case GangPhase.RESERVED | GangPhase.BINDING | GangPhase.COMMITTED:
@@ -191,10 +193,7 @@ class GangCoordinator:
 
     # -- bundles
 
-    def _bundles(self) -> list[_Known]:
-        return list({id(known): known for known in self._known.values()}.values())
-
-    def _current(self, gang_id: str, now: float) -> _Known | None:
+    def _current(self, gang_id: str, now: float) -> KnownBundle | None:
         """The bundle as it is now; None where there is none."""
         known = self._known.get(gang_id)
         about = {gang_id} if known is None else known.attempt.ids
@@ -209,7 +208,7 @@ class GangCoordinator:
         self._observe(known, now)
         return self._known.get(gang_id)
 
-    def _rejoined(self, bundle: GangBundle) -> _Known:
+    def _rejoined(self, bundle: GangBundle) -> KnownBundle:
         """A bundle that is new, or that others have joined or left: what its gangs hold is given
         up."""
         attempt = GangAttempt(bundle.ids, self._timings)
@@ -218,17 +217,21 @@ class GangCoordinator:
             if before is not None:
                 attempt.started |= before.attempt.started
                 attempt.refused |= before.attempt.refused
+                attempt.since, attempt.waits_since = (
+                    before.attempt.since,
+                    before.attempt.waits_since,
+                )
                 self._give_up(before.attempt, f"gang {before.bundle.name} has got another bundle")
                 for left in before.attempt.ids - bundle.ids:
                     self._known.pop(left, None)
                     self._registry.changed.add(left)
-        return _Known(bundle, attempt)
+        return KnownBundle(bundle, attempt)
 
-    def _observe(self, known: _Known, now: float) -> None:
+    def _observe(self, known: KnownBundle, now: float) -> None:
         """Move on by what pods and objects say."""
         attempt, bundle = known.attempt, known.bundle
         if not bundle.populated:
-            self._end(known)
+            self._end(known, now)
             return
         self._known |= dict.fromkeys(bundle.ids, known)
         if attempt.holds:
@@ -238,70 +241,70 @@ class GangCoordinator:
         if attempt.holds:
             self._commit_if_complete(known, now)
         if attempt.phase is GangPhase.COMMITTED:
-            self._settle(known)
+            self._settle(known, now)
         if not attempt.holds and attempt.phase is not GangPhase.COMMITTED:
-            self._classify(known)
+            self._classify(known, now)
         alone = not bundle.together or attempt.phase is GangPhase.STARTED
         if alone and attempt.refused:
             self._requeue, attempt.refused = True, False
 
-    def _classify(self, known: _Known) -> None:
+    def _classify(self, known: KnownBundle, now: float) -> None:
         """The phase of a bundle that holds nothing, and of which no Binding is on its way."""
         attempt, bundle = known.attempt, known.bundle
-        self._follow_pods(attempt, bundle)
+        self._follow_pods(attempt, bundle, now)
         if attempt.phase is not GangPhase.STARTED:
             # those that went one by one until the gang fell below its minimum
             self._reservations.give_up(member.pod.metadata.uid for member in bundle.waiting)
 
     @staticmethod
-    def _follow_pods(attempt: GangAttempt, bundle: GangBundle) -> None:
+    def _follow_pods(attempt: GangAttempt, bundle: GangBundle, now: float) -> None:
         bound = any(each.bound for each in bundle.gangs)
         if any(each.gang.problem for each in bundle.gangs):
-            attempt.become(GangPhase.GATHERING, QuorumLost())
+            attempt.become(GangPhase.GATHERING, QuorumLost(), now)
         elif bundle.needed == 0:
-            attempt.become(GangPhase.STARTED, MinimumBound())
+            attempt.become(GangPhase.STARTED, MinimumBound(), now)
         elif bound and not bundle.arriving:
-            attempt.become(GangPhase.BROKEN, MinimumLost())
+            attempt.become(GangPhase.BROKEN, MinimumLost(), now)
         elif bundle.waiting or not bound:
             if attempt.phase in (GangPhase.STARTED, GangPhase.BROKEN):
-                attempt.move(QuorumLost())
+                attempt.move(QuorumLost(), now)
                 attempt.started = False
             if bundle.lacks:
-                attempt.become(GangPhase.GATHERING, QuorumLost())
+                attempt.become(GangPhase.GATHERING, QuorumLost(), now)
             else:
-                attempt.become(GangPhase.QUEUED, QuorumReached())
+                attempt.become(GangPhase.QUEUED, QuorumReached(), now)
 
-    def _end(self, known: _Known) -> None:
+    def _end(self, known: KnownBundle, now: float) -> None:
         attempt = known.attempt
         self._give_up(attempt, "its gang has no pods any more")
         if attempt.holds:
-            attempt.move(BarrierMissed())
-        attempt.move(MembersGone())
+            attempt.move(BarrierMissed(), now)
+        attempt.move(MembersGone(), now)
         for gang_id in attempt.ids:
             if self._known.get(gang_id) is known:
                 del self._known[gang_id]
 
     # -- reservations
 
-    def _check_time(self, known: _Known, now: float) -> None:
+    def _check_time(self, known: KnownBundle, now: float) -> None:
         attempt = known.attempt
         if attempt.phase is GangPhase.COMMITTED:
-            self._settle(known)
+            self._settle(known, now)
             if attempt.phase is not GangPhase.COMMITTED:
-                self._classify(known)
+                self._classify(known, now)
         if not attempt.holds:
             return
         lost = self._reservations.renew(known.bundle, attempt, now)
         if lost or now >= attempt.until:
             self._miss(known, lost or "time is up", now)
 
-    def _miss(self, known: _Known, why: str, now: float) -> None:
+    def _miss(self, known: KnownBundle, why: str, now: float) -> None:
         attempt = known.attempt
         said = f"{self._reservations.arrivals(attempt)}: {why}"
         self._give_up(attempt, f"gang {known.bundle.name} does not start now: {said}")
         attempt.missed(said, now)
-        attempt.move(BarrierMissed())
-        self._classify(known)
+        attempt.move(BarrierMissed(), now)
+        self._classify(known, now)
 
     def _give_up(self, attempt: GangAttempt, why: str) -> None:
         """Free what was never sent, and fail the bind calls that wait."""
@@ -309,7 +312,7 @@ class GangCoordinator:
             self._failed |= dict.fromkeys(attempt.arrived, why)
             self._reservations.give_up(attempt.seats)
 
-    def _commit_if_complete(self, known: _Known, now: float) -> None:
+    def _commit_if_complete(self, known: KnownBundle, now: float) -> None:
         attempt = known.attempt
         if not self._reservations.complete(attempt):
             return
@@ -319,9 +322,9 @@ class GangCoordinator:
             return
         self._released += sorted(attempt.arrived)
         attempt.arrived = set()
-        attempt.move(AllArrived())
+        attempt.move(AllArrived(), now)
 
-    def _settle(self, known: _Known) -> None:
+    def _settle(self, known: KnownBundle, now: float) -> None:
         """Whether a bundle that is committed has started, or cannot any more."""
         attempt, bundle = known.attempt, known.bundle
         under_way = any(map(self._reservations.is_under_way, attempt.seats))
@@ -330,9 +333,9 @@ class GangCoordinator:
         if bundle.needed == 0 or (
             bundle.arriving and all(map(self._reservations.is_bound, attempt.seats))
         ):
-            attempt.move(MinimumBound())
+            attempt.move(MinimumBound(), now)
         else:
-            attempt.move(MinimumLost())
+            attempt.move(MinimumLost(), now)
 
     # -- whose turn it is
 
@@ -356,14 +359,14 @@ class GangCoordinator:
         self._search = None
         if isinstance(found, GangReserved):
             known.attempt.reserved(found.seats, now)
-            known.attempt.move(MembersReserved())
+            known.attempt.move(MembersReserved(), now)
             self._requeue = True
         else:
             known.attempt.no_room(found, search.version, now)
         return True
 
-    def _candidates(self, version: int, now: float) -> Iterator[_Known]:
-        for known in self._bundles():
+    def _candidates(self, version: int, now: float) -> Iterator[KnownBundle]:
+        for known in self.bundles():
             if (
                 known.attempt.may_search(version, now) and known.bundle.requests_cards
                 and not known.bundle.lacks
