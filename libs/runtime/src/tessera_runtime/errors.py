@@ -1,14 +1,14 @@
 """What can go wrong between Tessera and the world, named by the state that it leaves.
 
     TesseraError
-     ├── Lasting            trying again changes nothing
+     ├── Permanent          trying again changes nothing
      │    ├── BadSettings
      │    └── ApiRefused           the API server said no: nothing was done
      │         ├── ApiNotFound       404
      │         ├── ApiConflict       409: another write came first, or the object exists
      │         ├── ApiExpired        410: list again
      │         └── ApiForbidden      401, 403
-     └── Passing            may go away by itself: loops catch this and try again
+     └── Transient          may go away by itself: loops catch this and try again
           ├── ApiBusy              429: nothing was done
           ├── ApiLost              time-out, reset, 5xx: it may have been done, or not
           └── BusAway              NATS does not answer

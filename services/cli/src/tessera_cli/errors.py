@@ -1,12 +1,14 @@
 """Why a command did nothing: one tree, drawn once, each named by what stands in the way.
 
-Refused
-├── Unreadable      the file, folder or stream cannot be read
-├── TooLarge        it is larger than what is read in one go
-├── NotKubernetes   it can be read, and is no Kubernetes object
-├── Malformed       a field of an object makes no sense
-├── Repeated        two objects, or two sources, are one and the same
-└── BadSettings     the configuration file names what does not exist
+CommandError
+├── UsageError       the command was called wrongly
+├── InputUnreadable  the file, folder or stream cannot be read
+├── InputTooLarge    it is larger than what is read in one go
+├── NotKubernetes    it can be read, and is no Kubernetes object
+├── Malformed        a field of an object makes no sense
+├── Repeated         two objects, or two sources, are one and the same
+├── BadConfigFile    the configuration file names what does not exist
+└── NoDemo           the packages of the demo are not installed
 """
 
 from __future__ import annotations

@@ -31,8 +31,9 @@ async def follow(
 ) -> None:
     """Give every message from now on to `put`, for ever, or until `most` have come.
 
-    `cluster` is the one that somebody named; empty = whichever the bus serves. Raises BadSettings
-    where it serves another one, and Unreadable where it does not answer within `wait_s` seconds.
+    `cluster` is the one that somebody named; empty = whichever the bus serves. Raises BadConfigFile
+    where it serves another one, and InputUnreadable where it does not answer within
+    `wait_s` seconds.
     """
     served = await served_by(settings, cluster, wait_s)
     settings = replace(settings, cluster=served or cluster or settings.cluster)

@@ -13,7 +13,7 @@ from tessera_core.registry.registry import BadConfiguration, DialectRegistry, lo
 
 
 def registry(path: str | None) -> DialectRegistry:
-    """The dialects as the file wants them, all of them without a file. Raises BadSettings."""
+    """The dialects as the file wants them, all of them without a file. Raises BadConfigFile."""
     config = _dialects(path) if path is not None else {}
     try:
         return load(config)

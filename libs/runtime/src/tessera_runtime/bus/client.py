@@ -73,7 +73,7 @@ class NatsBus:
     async def subscribe(
         self, subject: str, *, durable: str = ""
     ) -> AsyncGenerator[AsyncIterator[Message]]:
-        """See `Bus.subscribe`. Raises NewsRefused."""
+        """See `Bus.subscribe`. Raises MessageRejected."""
         reader = Subscription(self._connection, subject, durable)
         async with _reading(reader), self._connection.before_others(reader.take_place):
             with suppress(BusAway):
@@ -84,7 +84,7 @@ class NatsBus:
     async def watch(
         self, bucket: str, keys: str = ">"
     ) -> AsyncGenerator[AsyncIterator[Message | Resync]]:
-        """See `Bus.watch`. Raises NewsRefused."""
+        """See `Bus.watch`. Raises MessageRejected."""
         reader = KeyValueWatch(self._connection, bucket, keys)
         async with _reading(reader):
             yield reader

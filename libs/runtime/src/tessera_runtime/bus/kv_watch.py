@@ -18,7 +18,7 @@ class KeyValueWatch(StreamConsumer):
     """An endless iterator over the values of a bucket's keys."""
 
     def __init__(self, connection: ReconnectingClient, bucket: str, keys: str) -> None:
-        """Raises NewsRefused for a bucket that the layout does not know."""
+        """Raises MessageRejected for a bucket that the layout does not know."""
         super().__init__(connection, f"{bucket}/{keys}")
         stream = connection.layout.bucket(bucket)
         self._home = StreamSubject(stream, f"$KV.{bucket}.{keys}")

@@ -117,7 +117,7 @@ class StreamLayout:
         self.streams = (*_KEPT, *self.buckets.values())
 
     def stream_of(self, subject: str) -> Stream:
-        """The stream that a message published on this subject goes into. Raises NewsRefused."""
+        """The stream that a message published on this subject goes into. Raises MessageRejected."""
         if not _SUBJECT.fullmatch(subject):
             raise MessageRejected(f"subject {subject!r}: write tokens without spaces, `*` and `>`")
         for keeps, stream in _KEEPS:
@@ -126,7 +126,7 @@ class StreamLayout:
         raise MessageRejected(f"subject {subject!r}: no stream keeps it")
 
     def bucket(self, name: str) -> Stream:
-        """The stream below a bucket. Raises NewsRefused."""
+        """The stream below a bucket. Raises MessageRejected."""
         stream = self.buckets.get(name)
         if stream is None:
             raise MessageRejected(f"bucket {name!r}: write one of {', '.join(self.buckets)}")
@@ -135,7 +135,7 @@ class StreamLayout:
     def homes(self, pattern: str) -> tuple[StreamSubject, ...]:
         """Where the messages are kept that subscribers to the pattern would see.
 
-        Raises NewsRefused when nothing keeps any of them.
+        Raises MessageRejected when nothing keeps any of them.
         """
         found = ((stream, meet(_published_pattern(stream), pattern)) for stream in self.streams)
         homes = tuple(
@@ -147,7 +147,7 @@ class StreamLayout:
 
 
 def check_key(key: str) -> None:
-    """Raises NewsRefused for what cannot be a bucket's key."""
+    """Raises MessageRejected for what cannot be a bucket's key."""
     if not _KEY.fullmatch(key):
         raise MessageRejected(f"key {key!r}: write letters, digits, `-`, `_`, `=` and single dots")
 

@@ -27,7 +27,7 @@ class Subscription(StreamConsumer):
     """An endless iterator over messages."""
 
     def __init__(self, connection: ReconnectingClient, subject: str, durable: str) -> None:
-        """Raises NewsRefused for a subject that nothing keeps, or an impossible name."""
+        """Raises MessageRejected for a subject that nothing keeps, or an impossible name."""
         super().__init__(connection, f"{subject} {durable}".rstrip())
         self._homes = connection.layout.homes(subject)
         if durable and not _NAME.fullmatch(durable):

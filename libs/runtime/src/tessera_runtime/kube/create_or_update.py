@@ -118,7 +118,7 @@ async def _get(kube: Kube, place: ObjectLocation) -> Json | None:
 
 
 async def retry_until_answered(look: Callable[[], Awaitable[T]], retry_s: float) -> T:
-    """Do it once, however long the API server takes to answer. Raises Lasting."""
+    """Do it once, however long the API server takes to answer. Raises Permanent."""
     while True:
         try:
             return await look()
@@ -146,7 +146,7 @@ def to_secret(data: bytes) -> str:
 
 
 def from_secret(place: ObjectLocation, found: Mapping[str, Any], key: str) -> bytes | None:
-    """An entry of a Secret, None where it has none. Raises Unreadable."""
+    """An entry of a Secret, None where it has none. Raises UnexpectedContent."""
     text = (found.get("data") or {}).get(key)
     if text is None:
         return None

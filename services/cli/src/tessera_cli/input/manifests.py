@@ -84,7 +84,7 @@ _decode_raw: Final = msgspec.json.Decoder(Raw).decode
 def items(source: Source, stdin: BinaryIO) -> Iterator[Item]:
     """Every object of the text, in order, lists unpacked.
 
-    Raises Unreadable, TooLarge or NotKubernetes.
+    Raises InputUnreadable, InputTooLarge or NotKubernetes.
     """
     data = read(source, stdin)
     found = 0

@@ -29,7 +29,7 @@ def sources(names: Sequence[str], *, recursive: bool = False) -> list[Source]:
     """Every text that the names stand for, folders in alphabetical order; what is in folders of
     a folder only when `recursive`, as kubectl does it.
 
-    Raises Unreadable for what is not there, Repeated for what is named twice.
+    Raises InputUnreadable for what is not there, Repeated for what is named twice.
     """
     seen: dict[Path | None, str] = {}
     found: list[Source] = []
@@ -46,7 +46,7 @@ def sources(names: Sequence[str], *, recursive: bool = False) -> list[Source]:
 
 
 def read(source: Source, stdin: BinaryIO) -> bytes:
-    """The bytes of the text. Raises Unreadable or TooLarge."""
+    """The bytes of the text. Raises InputUnreadable or InputTooLarge."""
     if source.path is None:
         data = stdin.read(JSON_LIMIT + 1)
     else:

@@ -3,10 +3,10 @@
 ApiError
   BadRequest 400          Unauthorized 401        Forbidden 403
   NotFound 404            MethodNotAllowed 405    NotAcceptable 406
-  AlreadyExists 409       Conflict 409            Expired 410
-  TooLarge 413            UnsupportedMedia 415    Invalid 422
+  AlreadyExists 409       Conflict 409            ResourceExpired 410
+  RequestTooLarge 413     UnsupportedMedia 415    Invalid 422
   TooManyRequests 429     Internal, Unworded 500  Timeout 504
-  Reported (the code of its author)
+  WebhookDenied (the code that the webhook chose)
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class HostedResource:
         self._changed = changed
 
     async def reach(self) -> None:
-        """Dial back, and ask for options. Raises KubeletError."""
+        """Dial back, and ask for options. Raises NodeError."""
         within_s = self._settings.dial_s
         self.options = await self._call(
             "GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions, within_s=within_s
@@ -66,7 +66,7 @@ class HostedResource:
     async def preferred(
         self, available: Sequence[str], must_include: Sequence[str], size: int
     ) -> tuple[str, ...]:
-        """The plugin's advice; nothing when it gives none. Raises KubeletError."""
+        """The plugin's advice; nothing when it gives none. Raises NodeError."""
         if not self.options.get_preferred_allocation_available:
             return ()
         asked = pb.PreferredAllocationRequest()
@@ -80,7 +80,7 @@ class HostedResource:
         return tuple(responses[0].device_ids) if responses else ()
 
     async def allocate(self, ids: Sequence[str]) -> ContainerAllocation:
-        """What the container gets. Raises CallFailed when the plugin refused, KubeletError."""
+        """What the container gets. Raises CallFailed when the plugin refused, NodeError."""
         asked = pb.AllocateRequest()
         asked.container_requests.add(devices_ids=ids)
         answer = await self._call("Allocate", asked, pb.AllocateResponse)
@@ -90,7 +90,7 @@ class HostedResource:
 
     async def pre_start(self, ids: Sequence[str]) -> None:
         """Ask whether the container may start, if the plugin wants to be asked. Raises CallFailed
-        when the plugin refused, KubeletError."""
+        when the plugin refused, NodeError."""
         if self.options.pre_start_required:
             asked = pb.PreStartContainerRequest(devices_ids=ids)
             within_s = self._settings.pre_start_s
