@@ -175,7 +175,8 @@ def _overlays() -> Iterator[tuple[str, str]]:
     images, and patches for the rest."""
     for folder in sorted((KUSTOMIZE / "overlays").iterdir()):
         said = yaml.safe_load((folder / "kustomization.yaml").read_text(encoding="utf-8"))
-        components = [path.rpartition("/")[2] for path in said.get("components", ())]
+        named = [path.rpartition("/")[2] for path in said.get("components", ())]
+        components = [name for name in named if name in COMPONENTS]
         values: Json = {"components": dict.fromkeys(components, True)}
         base = rendering.render(components)
         for tag in {image["newTag"] for image in said.get("images", ())}:

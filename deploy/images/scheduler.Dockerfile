@@ -10,7 +10,7 @@ RUN python -m venv /opt/tessera/python \
 FROM docker.io/library/python:3.11.14-slim-bookworm
 COPY --from=packages /opt/tessera/python /opt/tessera/python
 COPY libs/schema/src libs/core/src libs/runtime/src services/scheduler/src /opt/tessera/lib/
-COPY --chmod=0755 deploy/images/until-ready /usr/local/bin/
+COPY --chmod=0755 deploy/images/until-ready deploy/images/create-passwords /usr/local/bin/
 RUN python -m compileall -q /opt/tessera/lib
 ENV PATH=/opt/tessera/python/bin:$PATH PYTHONPATH=/opt/tessera/lib PYTHONUNBUFFERED=1
 # The commit, for tessera_build_info.

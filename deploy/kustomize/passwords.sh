@@ -3,8 +3,9 @@
 #
 #     deploy/kustomize/passwords.sh | kubectl create -f -
 #
-# Once per cluster, before the first `kubectl apply -k`. To change them: `kubectl replace -f -`, then
-# restart the StatefulSets tessera-nats and tessera-nats-cluster; the services read theirs again when they reconnect.
+# The component `passwords` does this in the cluster; without it, run this once, before the first
+# `kubectl apply -k`. To change them: `kubectl replace -f -`, then restart the StatefulSets tessera-nats
+# and tessera-nats-cluster; the services read theirs again when they reconnect.
 set -eu
 
 password() { # begins with a letter: NATS would read digits as a number

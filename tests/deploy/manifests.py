@@ -26,7 +26,7 @@ COMPONENTS: Final = tuple(sorted(p.name for p in (KUSTOMIZE / "components").iter
 REGISTRY: Final = "registry.invalid/tessera"
 """Where images are until an overlay says where they really are: a host that never exists, so that
 nobody else's image runs in their place."""
-WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet")
+WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet", "Job")
 
 
 def kubectl() -> str:

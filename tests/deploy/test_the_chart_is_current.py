@@ -11,6 +11,8 @@ from deploy.helm import generate
 from deploy.helm.values import COMPONENTS as OF_CHART
 from tests.deploy.manifests import COMPONENTS, kubectl
 
+OF_KUSTOMIZE = ("own-kube-scheduler", "passwords")
+"""The chart has values and a hook in their place."""
 HOW = "run `.venv/bin/python -m deploy.helm.generate`"
 
 
@@ -39,7 +41,7 @@ def test_no_file_is_left_of_what_is_gone() -> None:
 
 
 def test_every_component_of_kustomize_is_a_switch_or_a_value() -> None:
-    assert sorted((*OF_CHART, "own-kube-scheduler")) == list(COMPONENTS)
+    assert sorted((*OF_CHART, *OF_KUSTOMIZE)) == list(COMPONENTS)
     values = yaml.safe_load((generate.CHART / "values.yaml").read_text())
     assert values["components"] == dict.fromkeys(OF_CHART, False)
     assert values["kubeScheduler"]["enabled"] is True  # false: as own-kube-scheduler
