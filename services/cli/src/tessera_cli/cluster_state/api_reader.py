@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final, NoReturn, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from tessera_cli.api_objects import ClusterConnection
 from tessera_cli.cluster_state.feed import ClusterFeed, NodeFeed, PodFeed
@@ -38,6 +39,17 @@ ANSWERS_S: Final = 10.0
 
 class ClusterUnreadable(CommandError):
     """The cluster's cards cannot be read; the message says why, and what would do."""
+
+
+class ClusterPart(Struct, frozen=True, kw_only=True):
+    """Which nodes and pods of a cluster are followed."""
+
+    namespace: str = ""
+    """Of one namespace alone, and nodes if the caller may list them; empty = of all."""
+    nodes: str = ""
+    """Label selector of nodes; empty = all."""
+    pods: str = ""
+    """Label selector of pods."""
 
 
 async def read_nodes(cluster: ClusterConnection, feed: ClusterFeed, selector: str = "") -> None:
@@ -71,36 +83,53 @@ async def read_answers(kube: Kube, feed: ClusterFeed, namespace: str = "") -> No
 
 
 @asynccontextmanager
-async def watching(cluster: ClusterConnection, feed: ClusterFeed) -> AsyncGenerator[None]:
-    """Keep the feed up to date while the body runs; it has all nodes and pods when it begins.
+async def watching(
+    cluster: ClusterConnection, feed: ClusterFeed, part: ClusterPart
+) -> AsyncGenerator[None]:
+    """Keep the feed up to date while the body runs; it has all nodes and pods of this part of the
+    cluster when it begins.
 
     Raises ClusterUnreadable where the caller may not list them.
     """
     settings = KubeSettings(page=PAGE)
+    path, query = _pods(part.namespace), {"fieldSelector": LIVING, **_selecting(part.pods)}
     nodes = Reflector(
-        cluster.kube, ListWatch(paths.NODES, feed.node), NodeFeed(feed), settings=settings,
-        unreadable=_unreadable(feed),
-    )  # fmt: skip
-    pods = Reflector(
-        cluster.kube, ListWatch(paths.PODS, feed.pod, {"fieldSelector": LIVING}), PodFeed(feed),
+        cluster.kube, ListWatch(paths.NODES, feed.node, _selecting(part.nodes)), NodeFeed(feed),
         settings=settings, unreadable=_unreadable(feed),
     )  # fmt: skip
-    for path in (paths.NODES, paths.PODS):
-        await _allowed(cluster.kube, path)
-    async with running_in_background(nodes.run(), "nodes"):
-        await nodes.synced.wait()
-        async with (
-            running_in_background(pods.run(), "pods"),
-            running_in_background(_asking(cluster.kube, feed), "answers"),
-        ):
-            await pods.synced.wait()
-            yield
+    pods = Reflector(
+        cluster.kube, ListWatch(path, feed.pod, query), PodFeed(feed), settings=settings,
+        unreadable=_unreadable(feed),
+    )  # fmt: skip
+    with_nodes = await _nodes_are_allowed(cluster.kube, part)
+    await _allowed(cluster.kube, path)
+    async with AsyncExitStack() as running:
+        if with_nodes:
+            await running.enter_async_context(running_in_background(nodes.run(), "nodes"))
+            await nodes.synced.wait()
+        for body, name in (
+            (pods.run(), "pods"), (_asking(cluster.kube, feed, part.namespace), "answers")
+        ):  # fmt: skip
+            await running.enter_async_context(running_in_background(body, name))
+        await pods.synced.wait()
+        yield
 
 
-async def _asking(kube: Kube, feed: ClusterFeed) -> NoReturn:
+async def _nodes_are_allowed(kube: Kube, part: ClusterPart) -> bool:
+    """Raises ClusterUnreadable where they have to be."""
+    try:
+        await _allowed(kube, paths.NODES)
+    except ClusterUnreadable:
+        if not part.namespace:
+            raise
+        return False
+    return True
+
+
+async def _asking(kube: Kube, feed: ClusterFeed, namespace: str) -> NoReturn:
     while True:
         if feed.occupancy.waiting():
-            await read_answers(kube, feed)
+            await read_answers(kube, feed, namespace)
         await asyncio.sleep(ANSWERS_S)
 
 

@@ -1,9 +1,10 @@
-"""One moment of a cluster's cards, or of a part of them: from the API server, and from the message
-bus if it was named."""
+"""A cluster's cards, or a part of them, read once or followed: from the API server, and from the
+message bus if it was named."""
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 from msgspec import Struct
 
@@ -12,6 +13,7 @@ from tessera_cli.cluster_state import agent_reader, api_reader, bus_reader
 from tessera_cli.cluster_state.feed import ClusterFeed
 from tessera_cli.kubeconfig import ClusterTarget
 from tessera_cli.settings import registry
+from tessera_runtime.background import running_in_background
 from tessera_runtime.bus.settings import BusSettings
 
 
@@ -58,3 +60,29 @@ async def read_cards(source: CardSource) -> ClusterFeed:
         async with bus_reader.receiving(source.bus, feed):
             await bus_reader.until_reported(feed, source.wait_s)
     return feed
+
+
+@asynccontextmanager
+async def following(
+    source: CardSource, feed: ClusterFeed, first: Callable[[], Iterable[str]]
+) -> AsyncGenerator[None]:
+    """Keep the feed up to date while the body runs. What is measured on the nodes that `first` says
+    is taken in before that of others; without a bus, only the agents there are read.
+
+    Raises as `read_cards` does.
+    """
+    async with AsyncExitStack() as running:
+        cluster = await running.enter_async_context(source.open())
+        one = source.namespaced and not source.target.everywhere
+        part = api_reader.ClusterPart(
+            namespace=cluster.namespace if one else "", nodes=source.nodes, pods=source.pods
+        )
+        await running.enter_async_context(api_reader.watching(cluster, feed, part))
+        if source.bus is not None:
+            await running.enter_async_context(bus_reader.receiving(source.bus, feed))
+            settling = bus_reader.settle_on(feed, first)
+            await running.enter_async_context(running_in_background(settling, "settling"))
+        elif source.agents:
+            reading = agent_reader.scrape_on(cluster.kube, feed, first)
+            await running.enter_async_context(running_in_background(reading, "agents"))
+        yield

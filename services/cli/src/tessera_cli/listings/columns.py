@@ -13,17 +13,26 @@ from tessera_cli.text import printable
 GAP = "   "
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    """The rows with each column as wide as its longest cell; the last one ends where it ends."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield GAP.join(cells).rstrip()
+class GrowingTable:
+    """A table that is printed in pieces; a column never becomes narrower."""
+
+    def __init__(self, heads: Sequence[str]) -> None:
+        """The heads are printed with the first piece."""
+        self._heads: list[Sequence[str]] = [heads]
+        self._widths = [0] * len(heads)
+
+    def print_rows(self, to: Screen, rows: Iterable[Sequence[str]]) -> None:
+        """Print rows, below the heads if they were not printed yet and are wanted."""
+        cells: list[Sequence[str]] = [[printable(cell) or "-" for cell in row] for row in rows]
+        table = [*self._heads, *cells] if to.headers else cells
+        self._heads = []
+        for row in table:
+            self._widths = [max(w, len(cell)) for w, cell in zip(self._widths, row, strict=True)]
+        for row in table:
+            parts = (cell.ljust(w) for cell, w in zip(row, self._widths, strict=True))
+            to.print(Text(GAP.join(parts).rstrip()), soft_wrap=True)
 
 
 def print_columns(to: Screen, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a list with its heads, if they are wanted."""
-    cells = [[printable(cell) or "-" for cell in row] for row in rows]
-    table = [list(heads), *cells] if to.headers else cells
-    for line in aligned(table):
-        to.print(Text(line), soft_wrap=True)
+    GrowingTable(heads).print_rows(to, rows)

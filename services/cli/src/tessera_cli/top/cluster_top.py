@@ -8,15 +8,14 @@ import gc
 import time
 
 from tessera_cli import forms
-from tessera_cli.cluster_state import agent_reader, api_reader, bus_reader, documents
-from tessera_cli.cluster_state.card_source import CardSource, read_cards
+from tessera_cli.cluster_state import documents
+from tessera_cli.cluster_state.card_source import CardSource, following, read_cards
 from tessera_cli.cluster_state.feed import ClusterFeed
 from tessera_cli.screen import Screen
 from tessera_cli.settings import registry
 from tessera_cli.top import live, snapshot
 from tessera_cli.top.frame import TopSnapshot
 from tessera_cli.top.view import TopView
-from tessera_runtime.background import running_in_background
 
 _NO_BUS = "use is not known: name the message bus by --nats, or add --agents"
 
@@ -37,22 +36,10 @@ async def watch(source: CardSource, view: TopView, screen: Screen) -> None:
         feed.occupancy.expire(loop.time())
         return _take(feed, wanted, source, _status(source, feed))
 
-    async with source.open() as cluster, api_reader.watching(cluster, feed):
+    visible = live.VisibleNodes()
+    async with following(source, feed, lambda: visible.nodes):
         gc.freeze()  # what was read stays: 5,000 nodes are not to be searched for garbage again
-        visible = live.VisibleNodes()
-        if source.bus is None and source.agents:
-            reading = agent_reader.scrape_on(cluster.kube, feed, lambda: visible.nodes)
-            async with running_in_background(reading, "agents"):
-                await live.draw(screen, view, take, visible)
-            return
-        if source.bus is None:
-            await live.draw(screen, view, take, visible)
-            return
-        async with (
-            bus_reader.receiving(source.bus, feed),
-            running_in_background(bus_reader.settle_on(feed, lambda: visible.nodes), "settling"),
-        ):
-            await live.draw(screen, view, take, visible)
+        await live.draw(screen, view, take, visible)
 
 
 def put(options: argparse.Namespace, found: TopSnapshot) -> None:
