@@ -17,6 +17,7 @@
 #define SHORTEST 500000ull     /* shortest sleep: what is slept too long is not lost */
 #define FIRST_LOOK 50000ull    /* a function never measured: how long to wait for the first figure */
 #define QUEUED (100 * TS_MS)   /* at the full rate; less in proportion */
+#define QUEUED_OF_REST (20 * TS_MS) /* at any: an owner that comes waits for it */
 #define LAST_LOOK (100 * TS_MS)
 
 static void add_throttled(struct ts_card *card, uint64_t ns) {
@@ -88,11 +89,24 @@ static void await_first(struct ts_guess *guess) {
     }
 }
 
+static int has_rest(const struct ts_card *card) {
+    return (ts_get(card->flags) & TESSERA_CARD_REST) != 0;
+}
+
+static uint64_t most_queued(const struct ts_card *card) {
+    uint64_t most = QUEUED * rate_of(card) / 1000;
+    return has_rest(card) ? smaller(most, QUEUED_OF_REST) : most;
+}
+
+static int is_queue_full(const struct ts_card *card) {
+    return __atomic_load_n(&card->mine->outstanding_ns, __ATOMIC_RELAXED) > (int64_t)most_queued(card);
+}
+
 /* What is queued and not known to have run is debited as predicted: no more than this may be, or the
  * bucket would speak of a future that the card (which others may be using) is far from. Two launches
  * may always wait, so that the card need not. Never for ever: see await_first. */
 static void await_queue(struct ts_card *card, uint64_t predicted) {
-    uint64_t most = QUEUED * rate_of(card) / 1000, since = ts_now(), step = FIRST_LOOK;
+    uint64_t most = most_queued(card), since = ts_now(), step = FIRST_LOOK;
     if (most < 2 * predicted)
         most = 2 * predicted;
     while (__atomic_load_n(&card->mine->outstanding_ns, __ATOMIC_RELAXED) > (int64_t)most &&
@@ -104,6 +118,14 @@ static void await_queue(struct ts_card *card, uint64_t predicted) {
     }
     if (ts_now() > since)
         add_throttled(card, ts_now() - since);
+}
+
+static inline void pay(struct ts_card *card, uint64_t predicted) {
+    uint32_t gain = ts_get(card->shared->gain_permille);
+    int64_t own = (int64_t)(gain == 1000 || !gain ? predicted : predicted * gain / 1000);
+    ts_lease(card, own);
+    if (ts_unlikely(ts_bucket_debit(card->shared, own) + own < 0))
+        throttle(card, own);
 }
 
 static int is_captured(CUstream stream) {
@@ -126,17 +148,13 @@ void ts_launch_begin(struct ts_launch *launch, uint64_t key, CUstream stream) {
         ts_line_flush(card, line);
     if (ts_unlikely(ts_limits_flags() & (TESSERA_SUSPEND | TESSERA_HOLD_LAUNCHES)))
         wait_while_held();
-    if (rate_of(card) < 1000) {
+    if (rate_of(card) < 1000 || ts_unlikely(has_rest(card))) {
         if (ts_unlikely(ts_guess_is_awaited(guess)))
             await_first(guess);
         launch->predicted = ts_guess_ns(guess);
-        uint32_t gain = ts_get(card->shared->gain_permille);
-        int64_t own = (int64_t)(gain == 1000 || !gain ? launch->predicted : launch->predicted * gain / 1000);
-        ts_lease(card, own);
-        if (ts_unlikely(ts_bucket_debit(card->shared, own) + own < 0))
-            throttle(card, own);
-        if (ts_unlikely(__atomic_load_n(&card->mine->outstanding_ns, __ATOMIC_RELAXED) >
-                        (int64_t)(QUEUED * rate_of(card) / 1000)))
+        if (rate_of(card) < 1000)
+            pay(card, launch->predicted);
+        if (ts_unlikely(is_queue_full(card)))
             await_queue(card, launch->predicted);
     } else {
         launch->predicted = ts_guess_ns(guess);

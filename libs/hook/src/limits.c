@@ -247,14 +247,15 @@ static const struct tessera_card_limit *entry_of(const struct ts_card *card) {
 
 /* Best effort: what the others leave, as the agent last said, and next to nothing when nobody says. */
 static uint32_t rest_of(const struct tessera_card_limit *entry) {
-    uint32_t lent = ts_real() < entry->lent_until_ns ? entry->lent_permille : 0;
+    int is_lent = entry->mode == TESSERA_CORES_ELASTIC && ts_real() < entry->lent_until_ns;
+    uint32_t lent = is_lent ? entry->lent_permille : 0;
     uint32_t rate = entry->cores_permille + (lent < 1000 ? lent : 1000);
     return rate < LEAST_RATE ? LEAST_RATE : rate < 1000 ? rate : 1000;
 }
 
 static uint32_t rate_of(const struct tessera_card_limit *entry) {
     uint32_t rate = entry->cores_permille;
-    if ((entry->flags & TESSERA_CARD_REST) && entry->mode == TESSERA_CORES_ELASTIC)
+    if ((entry->flags & TESSERA_CARD_REST) && entry->mode != TESSERA_CORES_OFF)
         return rest_of(entry);
     if (entry->mode == TESSERA_CORES_OFF || rate == 0 || rate >= 1000)
         return 1000;
@@ -282,8 +283,10 @@ void ts_limits_apply(struct ts_card *card) {
     __atomic_store_n(&card->flags, entry ? entry->flags : 0, __ATOMIC_RELAXED);
     publish(&card->shared->limit_bytes, memory);
     publish(&card->shared->generation, current.generation);
-    if (ts_get(card->shared->cores_permille) != rate)
-        ts_set(card->shared->cores_permille, rate);
+    uint32_t before = ts_get(card->shared->cores_permille);
+    if (before != rate && __atomic_compare_exchange_n(&card->shared->cores_permille, &before, rate, 0, __ATOMIC_RELAXED,
+                                                      __ATOMIC_RELAXED))
+        ts_measured_rate(card, before, rate);
     if (entry)
         ts_measured(card, entry);
     else

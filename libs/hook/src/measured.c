@@ -110,7 +110,37 @@ static int64_t under_way(const struct ts_card *card) {
     return (int64_t)ts_gained(card, (uint64_t)sum);
 }
 
-/* Time that a container was kept from is not time that it did not want: then it may save up more. */
+/* Up to now, at one rate. */
+static void entitle(struct tessera_card_usage *shared, uint32_t rate) {
+    uint64_t now = ts_now(), since = now - __atomic_exchange_n(&shared->entitled_at_ns, now, __ATOMIC_RELAXED);
+    if (since > MOST_ELAPSED)
+        return;
+    __atomic_add_fetch(&shared->entitled_permille_ns, since * (rate < 1000 ? rate : 1000), __ATOMIC_RELAXED);
+    __atomic_add_fetch(&shared->entitled_for_ns, since, __ATOMIC_RELAXED);
+}
+
+/* Permille, since it was last asked for. The agent's clock and ours see the same changes of the rate. */
+static double mean_rate(struct tessera_card_usage *shared, uint32_t rate) {
+    entitle(shared, rate);
+    uint64_t sum = __atomic_exchange_n(&shared->entitled_permille_ns, 0, __ATOMIC_RELAXED);
+    uint64_t in = __atomic_exchange_n(&shared->entitled_for_ns, 0, __ATOMIC_RELAXED);
+    return in && sum / in <= 1000 ? (double)sum / (double)in : rate;
+}
+
+/* What was saved up at a higher rate is not used at a lower one: a loan that is over is over. */
+void ts_measured_rate(struct ts_card *card, uint32_t before, uint32_t now) {
+    struct tessera_card_usage *shared = card->shared;
+    entitle(shared, before);
+    if (now >= before)
+        return;
+    int64_t cap = ts_bucket_cap(now);
+    ts_bucket_bound(shared, INT64_MIN, cap);
+    if (shared->replay_ns > cap)
+        shared->replay_ns = cap;
+}
+
+/* Time that a container was kept from is not time that it did not want: then it may save up more. But nobody
+ * owes it to a container that has only what is left. */
 static void replay(struct ts_card *card, const struct tessera_card_limit *entry) {
     struct tessera_card_usage *shared = card->shared;
     uint32_t rate = __atomic_load_n(&card->rate_permille, __ATOMIC_RELAXED);
@@ -121,13 +151,15 @@ static void replay(struct ts_card *card, const struct tessera_card_limit *entry)
     int waited = throttled != shared->replay_throttled_ns;
     shared->replay_measured_ns = entry->measured_ns;
     shared->replay_throttled_ns = throttled;
+    double mean = mean_rate(shared, rate);
     if (!from || elapsed > MOST_ELAPSED || measured > 2 * elapsed || rate >= 1000) {
         shared->replay_ns = __atomic_load_n(&shared->tokens_ns, __ATOMIC_RELAXED);
         return;
     }
     int64_t running = under_way(card), cap = ts_bucket_cap(rate);
-    int64_t most = waited || (running && measured) ? TS_MOST_CREDIT_NS : cap, apart = (int64_t)(SLACK * rate / 1000);
-    int64_t now = shared->replay_ns + (int64_t)(elapsed * rate / 1000) - (int64_t)measured;
+    int kept = waited || (running && measured), rest = ts_get(card->flags) & TESSERA_CARD_REST;
+    int64_t most = kept && !rest ? TS_MOST_CREDIT_NS : cap, apart = (int64_t)(SLACK * rate / 1000);
+    int64_t now = shared->replay_ns + (int64_t)((double)elapsed * mean / 1000) - (int64_t)measured;
     now = now > most ? most : now < -TS_MOST_DEBT_NS ? -TS_MOST_DEBT_NS : now;
     shared->replay_ns = now;
     ts_bucket_bound(shared, now - apart - running, now + apart);

@@ -97,21 +97,3 @@ TEST(allocations_of_more_than_half_a_page_are_charged_whole_pages, "memory=512",
     EQUAL(charged(), sim_used() - others);
     EQUAL(CU(cuMemFree_v2)(p[0]), 0);
 }
-
-static uint32_t rate(void) {
-    size_t unused, total;
-    usleep(150000);
-    EQUAL(CU(cuMemGetInfo_v2)(&unused, &total), 0);
-    return usage()->card[0].cores_permille;
-}
-
-TEST(best_effort_has_what_is_left, "cores=0 mode=elastic card_flags=4 lent=300 lent_ms=600000", NULL) {
-    begin();
-    EQUAL(rate(), 300);
-    set_limits("cores=5 mode=elastic card_flags=4 lent=300 lent_ms=600000");
-    EQUAL(rate(), 350);
-    set_limits("cores=0 mode=elastic card_flags=4 lent=300 lent_ms=0"); /* nobody says any more */
-    EQUAL(rate(), 10);
-    set_limits("cores=0 mode=elastic lent=300 lent_ms=600000"); /* without the flag: no limit, as ever */
-    EQUAL(rate(), 1000);
-}

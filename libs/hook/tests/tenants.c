@@ -19,9 +19,23 @@ static void path_of(int i, const char *file, char path[512]) {
     snprintf(path, 512, "%s/tenant%d/%s", dir(), i, file);
 }
 
+struct tessera_card_usage tenant_usage(int i) {
+    char path[512];
+    struct tessera_card_usage card = {0};
+    path_of(i, "usage", path);
+    int fd = open(path, O_RDONLY);
+    if (fd >= 0) {
+        if (pread(fd, &card, sizeof card, offsetof(struct tessera_usage, card)) != sizeof card)
+            memset(&card, 0, sizeof card);
+        close(fd);
+    }
+    return card;
+}
+
 /* What the agent writes: a new file over the old one. */
-static void write_limits(int i, const struct tenant *tenant, uint64_t measured, uint64_t usage) {
+void tenant_limits(int i, const struct tenant *tenant, uint64_t measured) {
     static uint64_t written;
+    uint64_t usage = measured ? tenant_usage(i).raw_ns : 0;
     struct tessera_limits limits = {.head = {.layout = TESSERA_LAYOUT, .size = TESSERA_LIMITS_SIZE, .cards = 1}};
     struct tessera_card_limit *card = &limits.card[0];
     char path[512], fresh[512], uuid[64] = "";
@@ -29,9 +43,11 @@ static void write_limits(int i, const struct tenant *tenant, uint64_t measured, 
     memcpy(card->uuid, uuid, sizeof card->uuid);
     card->memory_bytes = (tenant->mib ? tenant->mib : 2000) * MIB;
     card->resident_bytes = tenant->resident_mib * MIB;
-    card->flags = tenant->resident_mib ? TESSERA_CARD_OVERSUBSCRIBE : 0;
+    card->flags = (tenant->resident_mib ? TESSERA_CARD_OVERSUBSCRIBE : 0) | (tenant->rest ? TESSERA_CARD_REST : 0);
     card->cores_permille = tenant->cores * 10;
-    card->mode = TESSERA_CORES_HARD;
+    card->mode = tenant->rest ? TESSERA_CORES_ELASTIC : TESSERA_CORES_HARD;
+    card->lent_permille = tenant->lent;
+    card->lent_until_ns = UINT64_MAX;
     card->measured_ns = measured;
     card->measured_usage_ns = usage;
     card->measured_at_ns = usage ? sim_now() + ++written : 0;
@@ -44,20 +60,7 @@ static void write_limits(int i, const struct tenant *tenant, uint64_t measured, 
     EQUAL(rename(fresh, path), 0);
 }
 
-static uint64_t raw_of(int i) {
-    char path[512];
-    uint64_t raw = 0;
-    path_of(i, "usage", path);
-    int fd = open(path, O_RDONLY);
-    if (fd >= 0) {
-        if (pread(fd, &raw, 8, offsetof(struct tessera_usage, card) + offsetof(struct tessera_card_usage, raw_ns)) != 8)
-            raw = 0;
-        close(fd);
-    }
-    return raw;
-}
-
-static uint64_t busy_of(const struct tenant *tenant) {
+uint64_t tenant_busy(const struct tenant *tenant) {
     uint64_t sum = 0;
     for (unsigned p = 0; p < processes_of(tenant); p++)
         sum += sim_busy(tenant->pid[p]);
@@ -77,10 +80,11 @@ static void work(int i, const struct tenant *tenant, uint64_t seconds) {
     PFN_cuLaunchKernel launch = CU(cuLaunchKernel);
     PFN_cuStreamSynchronize synchronize = CU(cuStreamSynchronize);
     ((void (*)(void))(uintptr_t)driver_get("cuSimJoin"))();
-    uint64_t end = sim_now() + seconds * 1000 * MS;
-    while (sim_now() < end)
-        if (tenant->idle) {
-            sim_sleep(100 * MS);
+    uint64_t start = sim_now(), end = start + seconds * 1000 * MS, from = start + tenant->from_ms * MS;
+    uint64_t until = tenant->until_ms ? start + tenant->until_ms * MS : end;
+    for (uint64_t now = start; now < end; now = sim_now())
+        if (tenant->idle || now < from || now >= until) {
+            sim_sleep(now < from && from - now < 100 * MS ? from - now : 100 * MS);
         } else {
             EQUAL(launch(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), 0);
             if (!tenant->async)
@@ -98,7 +102,7 @@ static void tell(int i, const struct tenant *tenant, uint64_t busy, int64_t befo
         return;
     }
     told[i] = busy - unseen[i];
-    write_limits(i, tenant, told[i], raw_of(i));
+    tenant_limits(i, tenant, told[i]);
 }
 
 static void watch(struct tenant *tenants, int count, uint64_t seconds, int blind) {
@@ -108,7 +112,7 @@ static void watch(struct tenant *tenants, int count, uint64_t seconds, int blind
         uint64_t now = sim_now();
         int second = at_half && (step - seconds * LOOKS / 2) % LOOKS == 0;
         for (int i = 0; i < count; i++) {
-            uint64_t busy = busy_of(&tenants[i]);
+            uint64_t busy = tenant_busy(&tenants[i]);
             if (step == seconds * LOOKS / 2) {
                 half[i] = last[i] = busy;
                 tenants[i].low = 1e9;
@@ -131,12 +135,12 @@ static void watch(struct tenant *tenants, int count, uint64_t seconds, int blind
     }
 }
 
-void tenants_run(struct tenant *tenants, int count, uint64_t seconds, int blind) {
+void tenants_start(struct tenant *tenants, int count, uint64_t seconds) {
     char folder[512];
     for (int i = 0; i < count; i++) {
         path_of(i, "", folder);
         EQUAL(mkdir(folder, 0777), 0);
-        write_limits(i, &tenants[i], 0, 0);
+        tenant_limits(i, &tenants[i], 0);
         for (unsigned p = 0; p < processes_of(&tenants[i]); p++) {
             tenants[i].pid[p] = fork();
             if (tenants[i].pid[p] == 0) {
@@ -146,9 +150,17 @@ void tenants_run(struct tenant *tenants, int count, uint64_t seconds, int blind)
         }
     }
     ((void (*)(void))(uintptr_t)driver_get("cuSimJoin"))();
-    watch(tenants, count, seconds, blind);
+}
+
+void tenants_end(const struct tenant *tenants, int count) {
     ((void (*)(void))(uintptr_t)driver_get("cuSimLeave"))();
     for (int i = 0; i < count; i++)
         for (unsigned p = 0; p < processes_of(&tenants[i]); p++)
             EQUAL(wait_for(tenants[i].pid[p]), 0);
+}
+
+void tenants_run(struct tenant *tenants, int count, uint64_t seconds, int blind) {
+    tenants_start(tenants, count, seconds);
+    watch(tenants, count, seconds, blind);
+    tenants_end(tenants, count);
 }

@@ -90,6 +90,10 @@ struct tessera_card_usage {
             uint64_t late_measured_ns;
             uint64_t late_usage_ns;
             uint64_t measured_seen_ns; /* of the hook's clock: when it took the agent's last measurement */
+            /* and what the container was entitled to since the replay, at whatever rates were in force (measured.c) */
+            uint64_t entitled_permille_ns;
+            uint64_t entitled_for_ns; /* in this time */
+            uint64_t entitled_at_ns;  /* which ended then, of the hook's clock */
         };
     };
     /* bin[ms % TESSERA_BINS]: 12 bits of ms / TESSERA_BINS, 20 bits of nanoseconds charged */
