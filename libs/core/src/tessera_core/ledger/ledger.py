@@ -9,6 +9,7 @@ It does not look at clocks or the network: callers report what happened and when
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy as copy_of
 
 from tessera_core.admission.allowances import Allowed, allowed_by
 from tessera_core.fleet.charges import Charge
@@ -53,6 +54,13 @@ class Ledger:
         self._unreadable = BlockedNodes(self.fleet)
 
     # -- reading
+
+    def snapshot(self) -> Ledger:
+        """A copy for reading alone, which later changes of what is held leave alone. Limits are
+        those of the ledger."""
+        made = copy_of(self)
+        made.fleet, made._entries = self.fleet.snapshot(), dict(self._entries)
+        return made
 
     def entry(self, uid: str) -> LedgerEntry | None:
         """The ledger's entry of a pod."""

@@ -14,20 +14,30 @@ from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.units import units
 from tessera_core.preemption.eviction_costs import EvictionCost, EvictionCosts
 from tessera_core.preemption.victim_units import VictimUnit
+from tessera_core.rebalance.slices import Slices
 
 _NOTHING: Final = EvictionCost()
+_SLICE: Final = 64
+"""Units of one slice: about a millisecond."""
 
 
 class NodeBounds:
     """The units of each node, and the bound of their costs."""
 
-    def __init__(self, ledger: Ledger, costs: EvictionCosts, victims: Iterable[VictimUnit]) -> None:
-        """Of units that may go."""
+    def __init__(self, ledger: Ledger, costs: EvictionCosts) -> None:
+        """Of no units yet: `add` them."""
         self.on: dict[str, list[VictimUnit]] = {}
         """Node -> the units with a pod there."""
+        self._ledger = ledger
+        self._costs = costs
         self._per_card: dict[str, dict[str, tuple[int, float]]] = {}
-        for unit in victims:
-            cost, spans = costs.of((unit,)), _cards_of(ledger, unit)
+
+    def add(self, victims: Iterable[VictimUnit]) -> Slices[None]:
+        """Take in units that may go. A slice is a few of them."""
+        for at, unit in enumerate(victims):
+            if not at % _SLICE:
+                yield
+            cost, spans = self._costs.of((unit,)), _cards_of(self._ledger, unit)
             for node, cards in spans.items():
                 self.on.setdefault(node, []).append(unit)
                 least = self._per_card.setdefault(node, {})

@@ -30,9 +30,10 @@ from tessera_core.preemption.eviction_trials import (
 )
 from tessera_core.preemption.node_bounds import NodeBounds
 from tessera_core.preemption.potential_victims import PotentialVictim, PreemptionRules, protected
-from tessera_core.preemption.victim_search import Trial, VictimSearch, VictimSet
-from tessera_core.preemption.victim_units import VictimUnit, units_of
+from tessera_core.preemption.victim_search import Forbidden, Trial, VictimSearch, VictimSet
+from tessera_core.preemption.victim_units import EvictableUnits, VictimUnit, units_of
 from tessera_core.rebalance.disruption_budgets import Disruption, forbidden
+from tessera_core.rebalance.slices import Slices, at_once
 from tessera_schema.kube import Pod
 
 MOST_NODES: Final = 64
@@ -103,27 +104,32 @@ class PreemptionPlanner:
     def __init__(self, view: PreemptionView, now: float) -> None:
         """`now` is Unix time."""
         self._view = view
+        self._now = now
         self._costs = EvictionCosts(view.ledger, view.rules, now)
         self._ending = tuple(each.pod for each in view.bound if each.ending)
-        self._evictable = units_of(
-            (each for each in view.bound if not each.ending and self._matters(each)),
-            view.catalog,
-            lambda victim: protected(victim, view.rules, now),
-        )
+        self._evictable: EvictableUnits | None = None
 
     def preempt(self, preemptor: Preemptor) -> Preemption | NoPreemption:
         """Who would have to go for a preemptor that fits nowhere now."""
+        return at_once(self.search(preemptor))
+
+    def search(self, preemptor: Preemptor) -> Slices[Preemption | NoPreemption]:
+        """The same in slices of some milliseconds at most, during which the view has to stay as it
+        is."""
         room = QueueRoom(self._view.ledger, self._view.queues, preemptor)
-        able, kept = self._able(preemptor)
+        evictable = yield from self._units()
+        able, kept = self._able(preemptor, evictable)
+        yield
         trials = EvictionTrials(
             self._view.ledger, self._view.filters, preemptor, self._ending, room
         )
         if len(preemptor.members) == 1 and preemptor.domains is None:
-            found, exhausted = self._for_pod(preemptor.members[0], able, trials)
+            member = preemptor.members[0]
+            found, exhausted = yield from self._for_pod(member, able, trials, evictable)
         else:
-            found, exhausted = self._for_gang(able, trials)
+            found, exhausted = yield from self._for_gang(able, trials, evictable)
         if found is None:
-            return NoPreemption(_nobody(able, self._evictable.kept + kept, exhausted=exhausted))
+            return NoPreemption(_nobody(able, evictable.kept + kept, exhausted=exhausted))
         pods = [victim for unit in found.units for victim in unit.pods]
         return Preemption(
             units=found.units, seats=found.seats, cost=found.cost, exhausted=exhausted,
@@ -137,69 +143,93 @@ class PreemptionPlanner:
         holds = self._view.ledger.entry(victim.uid) is not None
         return holds or victim.uid in self._view.catalog.of_pod
 
-    def _able(self, preemptor: Preemptor) -> tuple[list[VictimUnit], Counter[str]]:
+    def _units(self) -> Slices[EvictableUnits]:
+        """What of the cluster may go at all; worked out once."""
+        if self._evictable is None:
+            self._evictable = yield from units_of(
+                (each for each in self._view.bound if not each.ending and self._matters(each)),
+                self._view.catalog,
+                lambda victim: protected(victim, self._view.rules, self._now),
+            )
+        return self._evictable
+
+    def _able(
+        self, preemptor: Preemptor, evictable: EvictableUnits
+    ) -> tuple[list[VictimUnit], Counter[str]]:
         """The units that may go for the preemptor, and how many pods which reason keeps."""
         able: list[VictimUnit] = []
         kept: Counter[str] = Counter()
-        for unit in self._evictable.units:
-            why = self._why_not(unit, preemptor)
+        for unit in evictable.units:
+            why = self._why_not(unit, preemptor, evictable)
             if why:
                 kept[why] += len(unit.pods)
             else:
                 able.append(unit)
         return able, kept
 
-    def _why_not(self, unit: VictimUnit, preemptor: Preemptor) -> str:
+    def _why_not(
+        self, unit: VictimUnit, preemptor: Preemptor, evictable: EvictableUnits
+    ) -> str:
         if unit.priority >= preemptor.priority:
             return "not of lower priority"
         if self._view.queue_of(unit.pods[0].pod) != preemptor.queue:
             return "of another queue"
-        return "guarded by a disruption budget" if self._forbidden((unit,)) else ""
+        guarded = self._forbidden(evictable)((unit,))
+        return "guarded by a disruption budget" if guarded else ""
 
-    def _forbidden(self, units: Sequence[VictimUnit]) -> str:
-        return self._evictable.beyond_surplus(units) or forbidden(
-            self._view.budgets, pods_of(units).values()
+    def _forbidden(self, evictable: EvictableUnits) -> Forbidden:
+        budgets = self._view.budgets
+        return lambda units: evictable.beyond_surplus(units) or (
+            forbidden(budgets, pods_of(units).values()) if budgets else ""
         )
 
     # -- which of them
 
     def _for_pod(
-        self, member: MemberRequest, able: Sequence[VictimUnit], trials: EvictionTrials
-    ) -> tuple[VictimSet | None, bool]:
+        self,
+        member: MemberRequest,
+        able: Sequence[VictimUnit],
+        trials: EvictionTrials,
+        evictable: EvictableUnits,
+    ) -> Slices[tuple[VictimSet | None, bool]]:
         """The choice on the node where it costs least, and whether a cheaper one may exist."""
-        search = VictimSearch(self._costs, self._forbidden, TRIALS_OF_A_POD)
+        search = VictimSearch(self._costs, self._forbidden(evictable), TRIALS_OF_A_POD)
         if self._ending:
-            idle = self._without_evictions(trials.nodes_without(()), trials.on)
+            nodes = yield from trials.nodes_without(())
+            idle = self._without_evictions(nodes, trials.on)
             if idle is not None:
                 return idle, False
-        bounds = NodeBounds(self._view.ledger, self._costs, able)
+        bounds = NodeBounds(self._view.ledger, self._costs)
+        yield from bounds.add(able)
         cards = trials.scratch.cards_with_room(member)
-        order = bounds.in_order(trials.nodes_without(able), member, cards)
+        nodes = yield from trials.nodes_without(able)
+        order = bounds.in_order(nodes, member, cards)
         best: VictimSet | None = None
         for bound, node in order[:MOST_NODES]:
             if best is not None and best.cost <= bound:
                 break
-            best = search.quick(bounds.on[node], trials.on(node), best)
+            best = yield from search.quick(bounds.on[node], trials.on(node), best)
         for bound, node in order[:EXACT_NODES]:
             if best is not None and best.cost <= bound:
                 break
-            best = search.exact(bounds.on[node], trials.on(node), best, TRIALS_OF_A_NODE)
+            on = bounds.on[node]
+            best = yield from search.exact(on, trials.on(node), best, TRIALS_OF_A_NODE)
         rest = order[EXACT_NODES:]
         early = bool(rest) and (best is None or best.cost > rest[0][0])
         return best, search.exhausted or early
 
     def _for_gang(
-        self, able: Sequence[VictimUnit], trials: EvictionTrials
-    ) -> tuple[VictimSet | None, bool]:
+        self, able: Sequence[VictimUnit], trials: EvictionTrials, evictable: EvictableUnits
+    ) -> Slices[tuple[VictimSet | None, bool]]:
         """The choice on all nodes together, and whether a cheaper one may exist."""
-        search = VictimSearch(self._costs, self._forbidden, TRIALS_OF_A_GANG)
+        search = VictimSearch(self._costs, self._forbidden(evictable), TRIALS_OF_A_GANG)
         idle = trials.anywhere(()) if self._ending else None
         if idle is not None:
             return VictimSet((), idle, EvictionCost()), False
         if not able:
             return None, False
-        found = search.quick(able, trials.anywhere, None)
-        found = search.exact(able, trials.anywhere, found, TRIALS_OF_A_GANG)
+        found = yield from search.quick(able, trials.anywhere, None)
+        found = yield from search.exact(able, trials.anywhere, found, TRIALS_OF_A_GANG)
         return found, search.exhausted
 
     def _without_evictions(

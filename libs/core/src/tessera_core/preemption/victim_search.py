@@ -6,12 +6,11 @@
 3. The same of all units that cost no more, those of the dearest cards first.
 4. Sets are tried in the order of their cost, until one of them suffices or costs as much.
 
-Step 4 is exact, and bounded. More than `MOST_UNITS` units end it after step 2.
+Step 4 is exact, and bounded. More than `MOST_UNITS` units end it after step 2. A slice is one trial.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence, Set
 from heapq import heappop, heappush
 from typing import Final
@@ -21,6 +20,7 @@ from msgspec import Struct
 from tessera_core.gangs.reservation import Seats
 from tessera_core.preemption.eviction_costs import EvictionCost, EvictionCosts
 from tessera_core.preemption.victim_units import VictimUnit
+from tessera_core.rebalance.slices import Slices
 
 Trial = Callable[[Sequence[VictimUnit]], Seats | None]
 """Where everybody would go without these units; None where there is no room even so."""
@@ -53,10 +53,10 @@ class VictimSearch:
 
     def quick(
         self, units: Sequence[VictimUnit], trial: Trial, best: VictimSet | None
-    ) -> VictimSet | None:
+    ) -> Slices[VictimSet | None]:
         """A cheap set of these units, by steps 1 to 3, or `best` if that costs no more."""
         order = self._in_order(units)
-        first = self._greedy(order, trial)
+        first = yield from self._greedy(order, trial)
         if first is None:
             return best
         best = self._cheaper(first, best)
@@ -65,11 +65,11 @@ class VictimSearch:
             return best
         totals = self._costs.on_cards(order)
         by_card = sorted(order, key=lambda unit: (totals[unit.name], unit.name))
-        return self._cheaper(self._reprieved(by_card, trial), best)
+        return self._cheaper((yield from self._reprieved(by_card, trial)), best)
 
     def exact(
         self, units: Sequence[VictimUnit], trial: Trial, best: VictimSet | None, most_trials: int
-    ) -> VictimSet | None:
+    ) -> Slices[VictimSet | None]:
         """The cheapest set of these units, by step 4, or `best` if that costs no more."""
         order = [
             unit
@@ -79,7 +79,7 @@ class VictimSearch:
         if best is not None and len(order) > MOST_UNITS:
             self.exhausted = True
             return best
-        return self._exact(order, trial, best, most_trials)
+        return (yield from self._exact(order, trial, best, most_trials))
 
     def _in_order(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
         return sorted(units, key=lambda unit: (self._costs.of((unit,)), unit.name))
@@ -91,32 +91,40 @@ class VictimSearch:
 
     # -- the first set
 
-    def _greedy(self, order: Sequence[VictimUnit], trial: Trial) -> VictimSet | None:
+    def _greedy(
+        self, order: Sequence[VictimUnit], trial: Trial
+    ) -> Slices[VictimSet | None]:
         """A set that suffices and of which no unit can be left out; None where all are too few."""
-        if self._tried(trial, order) is None:
+        if (yield from self._tried(trial, order)) is None:
             return None
-        enough = bisect_left(
-            range(1, len(order)), 1, key=lambda n: int(self._tried(trial, order[:n]) is not None)
-        )
-        gone = self._reprieved(order[: enough + 1], trial)
-        if self._forbidden(gone.units) and enough + 1 < len(order):
-            gone = self._reprieved(order, trial)
+        few, enough = 1, len(order)
+        while few < enough:
+            middle = (few + enough) // 2
+            if (yield from self._tried(trial, order[:middle])) is None:
+                few = middle + 1
+            else:
+                enough = middle
+        gone = yield from self._reprieved(order[:enough], trial)
+        if self._forbidden(gone.units) and enough < len(order):
+            gone = yield from self._reprieved(order, trial)
         return gone
 
-    def _reprieved(self, units: Sequence[VictimUnit], trial: Trial) -> VictimSet:
+    def _reprieved(self, units: Sequence[VictimUnit], trial: Trial) -> Slices[VictimSet]:
         """What is left of units that suffice if those are taken back that are not needed, the last
         one first."""
-        gone, seats = list(units), self._tried(trial, units) or {}
+        gone, seats = list(units), (yield from self._tried(trial, units)) or {}
         used = {seat.node for seat in seats.values()}
         near = [unit for unit in gone if any(v.pod.spec.node_name in used for v in unit.pods)]
-        if len(near) < len(gone) and (found := self._tried(trial, near)) is not None:
-            gone, seats = near, found
+        if len(near) < len(gone):
+            found = yield from self._tried(trial, near)
+            if found is not None:
+                gone, seats = near, found
         guarded = self._too_many(gone)
         last_first = [*reversed(gone)]
         last_first.sort(key=lambda unit: unit.name not in guarded)
         for unit in last_first:
             fewer = [each for each in gone if each is not unit]
-            found = self._tried(trial, fewer)
+            found = yield from self._tried(trial, fewer)
             if found is not None:
                 gone, seats = fewer, found
         return VictimSet(tuple(gone), seats, self._costs.of(gone))
@@ -142,7 +150,7 @@ class VictimSearch:
         trial: Trial,
         best: VictimSet | None,
         most_trials: int,
-    ) -> VictimSet | None:
+    ) -> Slices[VictimSet | None]:
         heap: list[tuple[EvictionCost, int, tuple[int, ...]]] = []
         self._push(heap, order, (), best)
         floor = self.left - most_trials
@@ -154,7 +162,7 @@ class VictimSearch:
                 self.exhausted = True
                 return best
             units = [order[n] for n in at]
-            seats = self._tried(trial, units)
+            seats = yield from self._tried(trial, units)
             if seats is not None:
                 return VictimSet(tuple(units), seats, cost)
             if len(heap) < _MOST_SETS:
@@ -178,8 +186,9 @@ class VictimSearch:
             if (best is None or cost < best.cost) and not self._forbidden(units):
                 heappush(heap, (cost, len(more), more))
 
-    def _tried(self, trial: Trial, units: Sequence[VictimUnit]) -> Seats | None:
+    def _tried(self, trial: Trial, units: Sequence[VictimUnit]) -> Slices[Seats | None]:
         """A trial beyond the bound fails, so nothing is left out because of it."""
+        yield
         if self.left <= 0:
             self.exhausted = True
             return None

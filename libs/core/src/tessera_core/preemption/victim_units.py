@@ -23,12 +23,15 @@ from tessera_core.gangs.gang import (
     PreemptibleMembers,
 )
 from tessera_core.preemption.potential_victims import PotentialVictim
+from tessera_core.rebalance.slices import Slices
 from tessera_schema.annotation_keys import PREEMPTIBLE_KEY
 from tessera_schema.kube import Pod
 
 Protection = Callable[[PotentialVictim], str]
 """Why a pod may not go; empty when it may."""
 _SURPLUS: Final = "surplus"
+_SLICE: Final = 64
+"""Pods of one slice: about half a millisecond."""
 
 
 class VictimUnit(Struct, frozen=True, kw_only=True):
@@ -101,13 +104,16 @@ class EvictableUnits(Struct, frozen=True):
 
 def units_of(
     victims: Iterable[PotentialVictim], catalog: GangCatalog, protection: Protection
-) -> EvictableUnits:
-    """What of these pods may be evicted together; of gangs they are all that are bound."""
+) -> Slices[EvictableUnits]:
+    """What of these pods may be evicted together; of gangs they are all that are bound. A slice is
+    a few pods, or a gang."""
     found: list[VictimUnit] = []
     kept: Counter[str] = Counter()
     surplus: dict[str, GangSurplus] = {}
     of_gangs: dict[str, dict[str, PotentialVictim]] = {}
-    for victim in victims:
+    for at, victim in enumerate(victims):
+        if not at % _SLICE:
+            yield
         gang_id = catalog.of_pod.get(victim.uid)
         if gang_id is not None and _goes_as_gang(catalog.gangs[gang_id].gang):
             of_gangs.setdefault(gang_id, {})[victim.uid] = victim
@@ -116,6 +122,7 @@ def units_of(
         else:
             found.append(VictimUnit(pods=(victim,), priority=victim.pod.spec.priority or 0))
     for gang_id, there in of_gangs.items():
+        yield
         members = catalog.gangs[gang_id]
         surplus[gang_id] = spare = _surplus(members, there)
         found += _of_gang(members, there, spare, protection, kept)
