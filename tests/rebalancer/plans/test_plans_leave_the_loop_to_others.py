@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 from tessera_core.rebalance.slices import Slices
-from tessera_rebalancer.plans.slice_runner import AT_MOST_S, in_slices
+from tessera_runtime.slice_runner import AT_MOST_S, in_slices
 
 
 class Work:

@@ -77,6 +77,7 @@ async def serve(environment: ServiceEnvironment[SchedulerSettings], shell: Servi
         explainer = Explainer(
             registry=registry, ledger=scheduler.ledger, decisions=scheduler.decisions, clock=clock,
             other_leader=lambda: scheduler.leadership.other_than(settings.instance),
+            preemption=scheduler.preemption,
         )  # fmt: skip
         async with (
             server.serving(

@@ -89,6 +89,8 @@ from tessera_scheduler.leadership.fence import FencingCheck
 from tessera_scheduler.leadership.leader import Leadership
 from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_scheduler.placement_events import PlacementEvents
+from tessera_scheduler.preemption.preemption import open_preemption
+from tessera_scheduler.preemption.victim_reader import VictimReader
 from tessera_scheduler.retry_queue import RetryQueue
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_scheduler.takeover import Takeover
@@ -146,9 +148,14 @@ class Scheduler:
 
         # What follows the cluster
         pod_events = self._pod_events = PodEvents()
+        self.preemption = open_preemption(
+            settings.preemption, kube=kube, registry=registry, ledger=self.ledger,
+            gangs=self.gangs, clock=environment.clock,
+        )  # fmt: skip
         self.pod_reader = PodReader(
             registry, self.ledger, environment.keys.verifier, migration=times.migration,
             gangs=settings.gangs.on,
+            read_victim=VictimReader().read if settings.preemption.enabled else None,
         )  # fmt: skip
         outlived = OutlivedContainers(self.ledger, report_s=times.report_s)
         self.pod_cache = PodCache(
@@ -257,7 +264,7 @@ class Scheduler:
     def _make_watches(self, nodes: NodeCache, hosts: HostCapacity) -> Watches:
         environment, settings = self._environment, self._environment.settings
         registry, clock, pod_events = self.registry, self.monotonic_clock, self._pod_events
-        gangs = self.gangs
+        gangs, preemption = self.gangs, self.preemption
         nodes_read = asyncio.Event()
         reflectors = ReflectorFactory(
             kube=environment.kube, settings=settings.ledger, calls=settings.kube,
@@ -266,7 +273,7 @@ class Scheduler:
         pod_handler = PodHandler(
             pod_cache=self.pod_cache, reservations=self._reservations,
             in_flight=self._in_flight_tracker, hosts=hosts, relists=self.metrics.relists,
-            clock=clock, members=gangs,
+            clock=clock, others=[each for each in (gangs, preemption) if each is not None],
         )  # fmt: skip
         node_handler = NodeHandler(
             nodes=nodes, device_states=self._device_states, agent_leases=self._agent_leases,
@@ -287,7 +294,11 @@ class Scheduler:
                     reflectors, QuotaCache(registry, self.ledger), pod_events,
                     self.metrics.relists, settings.quota.gpu_quota,
                 ),
-                *(gangs.watches(reflectors, settings.nodes.selector) if gangs is not None else ()),
+                *(
+                    watch
+                    for each in (gangs, preemption) if each is not None
+                    for watch in each.watches(reflectors, settings.nodes.selector)
+                ),
             ],
             pods=RestartableReflector(
                 lambda: reflectors.make(

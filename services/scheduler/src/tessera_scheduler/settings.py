@@ -27,6 +27,7 @@ from tessera_scheduler.gangs.settings import GangSettings
 from tessera_scheduler.keys.signing_keys import SigningKeySettings
 from tessera_scheduler.leadership.kube_scheduler_gate import GateSettings
 from tessera_scheduler.placement_events import PlacementEventSettings
+from tessera_scheduler.preemption.settings import PreemptionSettings
 from tessera_scheduler.visibility.settings import VisibilitySettings
 from tessera_scheduler.webhook.settings import WebhookSettings
 
@@ -59,6 +60,7 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
     quota: ForeignQuotaSettings = ForeignQuotaSettings()
     bind: BindSettings = BindSettings()
     gangs: GangSettings = GangSettings()
+    preemption: PreemptionSettings = PreemptionSettings()
     placement_events: PlacementEventSettings = PlacementEventSettings()
     packing: PackingSettings = PackingSettings()
     hints: HintSettings = HintSettings()

@@ -165,6 +165,10 @@ class GangRegistry:
 
     # -- what there is
 
+    def populated(self) -> tuple[str, ...]:
+        """The ids of all gangs that a pod names."""
+        return tuple(self._members)
+
     @staticmethod
     def names_gang(pod: Pod) -> bool:
         """Whether the pod names a gang, whether a watch has shown it or not."""

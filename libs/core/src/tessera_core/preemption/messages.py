@@ -7,6 +7,7 @@ from typing import Final
 from tessera_core.preemption.preemption import NoPreemption, Preemption
 from tessera_core.preemption.victim_units import VictimUnit
 
+NOT_DONE: Final = "not done: preemption is only shown"
 _UNITS: Final = ((3600, "card-hours"), (60, "card-minutes"), (1, "card-seconds"))
 _NAMED: Final = 4
 

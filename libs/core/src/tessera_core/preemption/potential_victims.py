@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from tessera_core.gangs.durations import seconds_of
 from tessera_core.rebalance.movable_pods import checkpoint_s
-from tessera_schema.annotation_keys import PREEMPTIBLE_KEY
+from tessera_schema.annotation_keys import CHECKPOINT_KEY, PREEMPTIBLE_KEY
 from tessera_schema.kube import Pod
 
 SYSTEM_PRIORITY: Final = 2_000_000_000
@@ -28,6 +28,10 @@ _KOORDINATOR: Final = (
     ("scheduling.koordinator.sh/disable-preemptible", "true"),
 )
 """Label and value that protect a pod."""
+
+
+VICTIM_ANNOTATIONS: Final = (PREEMPTIBLE_KEY, CHECKPOINT_KEY, _MIRROR, _VOLCANO, _COOLDOWN)
+"""All that counts here of a pod that names no gang, but for the time of its last checkpoint."""
 
 
 class PreemptionRules(Struct, frozen=True, kw_only=True):

@@ -167,9 +167,7 @@ class PreemptionPlanner:
                 able.append(unit)
         return able, kept
 
-    def _why_not(
-        self, unit: VictimUnit, preemptor: Preemptor, evictable: EvictableUnits
-    ) -> str:
+    def _why_not(self, unit: VictimUnit, preemptor: Preemptor, evictable: EvictableUnits) -> str:
         if unit.priority >= preemptor.priority:
             return "not of lower priority"
         if self._view.queue_of(unit.pods[0].pod) != preemptor.queue:
@@ -179,8 +177,9 @@ class PreemptionPlanner:
 
     def _forbidden(self, evictable: EvictableUnits) -> Forbidden:
         budgets = self._view.budgets
-        return lambda units: evictable.beyond_surplus(units) or (
-            forbidden(budgets, pods_of(units).values()) if budgets else ""
+        return lambda units: (
+            evictable.beyond_surplus(units)
+            or (forbidden(budgets, pods_of(units).values()) if budgets else "")
         )
 
     # -- which of them

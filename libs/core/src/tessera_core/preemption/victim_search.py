@@ -6,7 +6,8 @@
 3. The same of all units that cost no more, those of the dearest cards first.
 4. Sets are tried in the order of their cost, until one of them suffices or costs as much.
 
-Step 4 is exact, and bounded. More than `MOST_UNITS` units end it after step 2. A slice is one trial.
+Step 4 is exact, and bounded. More than `MOST_UNITS` units end it after step 2. A slice is one
+trial.
 """
 
 from __future__ import annotations
@@ -91,9 +92,7 @@ class VictimSearch:
 
     # -- the first set
 
-    def _greedy(
-        self, order: Sequence[VictimUnit], trial: Trial
-    ) -> Slices[VictimSet | None]:
+    def _greedy(self, order: Sequence[VictimUnit], trial: Trial) -> Slices[VictimSet | None]:
         """A set that suffices and of which no unit can be left out; None where all are too few."""
         if (yield from self._tried(trial, order)) is None:
             return None

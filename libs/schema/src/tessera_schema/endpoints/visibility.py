@@ -139,6 +139,8 @@ class PodExplanation(Struct, frozen=True, kw_only=True, rename="camel"):
     """One line."""
     advice: str = ""
     """What would help a pod that waits; empty = nothing is known."""
+    preemption: str = ""
+    """Who would have to go for a pod that waits; empty = nobody worked it out."""
     node: str = ""
     attempts: int = 0
     decided_at: str = ""

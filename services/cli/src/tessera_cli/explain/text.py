@@ -38,6 +38,8 @@ def _description(found: PodExplanation) -> Iterator[str]:
         yield found.message
     if found.advice:
         yield f"what would help: {found.advice}"
+    if found.preemption:
+        yield f"preemption: {found.preemption}"
     if found.scheduler:
         yield f"kube-scheduler says: {found.scheduler}"
     for reason in found.reasons:

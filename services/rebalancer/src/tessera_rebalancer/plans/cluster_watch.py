@@ -17,13 +17,14 @@ from tessera_core.rebalance.proposals import ProposalRules
 from tessera_core.rebalance.slices import Slices
 from tessera_core.registry import kube_scheduler_config
 from tessera_core.usage.smoothed import SmoothContainer
-from tessera_rebalancer.plans.nodes import DisruptionBudgets, PlanNodes
+from tessera_rebalancer.plans.nodes import PlanNodes
 from tessera_rebalancer.plans.pod_summary import summary
 from tessera_rebalancer.plans.pods import PlanPods
 from tessera_rebalancer.plans.quotas import PlanQuotas
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime import logs
 from tessera_runtime.informers import grant_keys, namespaces
+from tessera_runtime.informers.disruption_budgets import DisruptionBudgets
 from tessera_runtime.informers.grant_keys import GrantKeys
 from tessera_runtime.informers.installed_kinds import watch_when_installed
 from tessera_runtime.informers.pods import PodSummaryReader

@@ -5,7 +5,7 @@ Objects are compared with what is known, never counted: a watch may show a chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from tessera_core.placement.packing.host_capacity import HostCapacity
@@ -24,8 +24,8 @@ from tessera_scheduler.cache.reservations import Reservations
 from tessera_schema.kube import Custom
 
 
-class MemberHandler(Protocol):
-    """Follows pods for the sake of their gangs."""
+class PodFollower(Protocol):
+    """Follows pods for other purposes than the ledger."""
 
     def on_pod_list(self, items: Iterable[PodSummary]) -> None:
         """Take all pods."""
@@ -52,9 +52,9 @@ class PodHandler:
         hosts: HostCapacity,
         relists: Counter,
         clock: MonotonicClock,
-        members: MemberHandler | None = None,
+        others: Sequence[PodFollower] = (),
     ) -> None:
-        """`hosts` get what every running pod requests, with cards or without, `members` all pods
+        """`hosts` get what every running pod requests, with cards or without, `others` all pods
         after the ledger."""
         self._pod_cache = pod_cache
         self._reservations = reservations
@@ -62,7 +62,7 @@ class PodHandler:
         self._hosts = hosts
         self._relists = relists.labels("pods")
         self._clock = clock
-        self._members = members
+        self._others = others
 
     def on_list(self, items: list[PodSummary], started: float, now: float) -> None:
         """Take all pods."""
@@ -74,8 +74,8 @@ class PodHandler:
         self._hosts.only(item.uid for item in items if _runs(item))
         for item in filter(_runs, items):
             self._hosts.hold(item.uid, item.node, item.host)
-        if self._members is not None:
-            self._members.on_pod_list(items)
+        for other in self._others:
+            other.on_pod_list(items)
 
     def on_event(self, change: WatchEventType, item: PodSummary, now: float) -> None:
         """Take a pod that was added, modified or deleted."""
@@ -84,8 +84,8 @@ class PodHandler:
             self._reservations.on_delete(item.uid)
             self._in_flight.on_delete(item.uid)
             self._hosts.release(item.uid)
-            if self._members is not None:
-                self._members.on_pod_gone(item)
+            for other in self._others:
+                other.on_pod_gone(item)
             return
         at = self._clock.at(now)
         self._pod_cache.on_update(item, at)
@@ -95,8 +95,8 @@ class PodHandler:
             self._hosts.hold(item.uid, item.node, item.host)
         elif item.ended:
             self._hosts.release(item.uid)
-        if self._members is not None:
-            self._members.on_pod(item)
+        for other in self._others:
+            other.on_pod(item)
 
 
 def _runs(pod: PodSummary) -> bool:

@@ -7,6 +7,7 @@ ledger's own copy is used again, so that a second list costs neither time nor me
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
 
 import msgspec
@@ -20,6 +21,7 @@ from tessera_core.kube.host_requests import NOTHING, Host, of_pod
 from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
+from tessera_core.preemption.potential_victims import PotentialVictim
 from tessera_core.recovery.adopt import adopt
 from tessera_core.recovery.estimate import estimate_shares
 from tessera_core.registry.plugin_requests import StartingPod, plugin_requests
@@ -32,6 +34,10 @@ from tessera_schema.grants import GRANT_KEY, Grant
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
 from tessera_schema.resizes import RESIZE_KEY
+
+ReadVictim = Callable[[Pod, bytes | msgspec.Raw, Grant | None], PotentialVictim | None]
+"""Reads what counts of a bound pod with this grant when it may have to go; None where it never has
+to. Raises msgspec.DecodeError."""
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
@@ -78,6 +84,8 @@ class PodSummary(Struct, frozen=True, kw_only=True):
     """Of a bound pod, with cards or without: what it requests of its host."""
     member: Pod | None = None
     """The whole pod, where it names a gang and gangs start whole."""
+    victim: PotentialVictim | None = None
+    """Of a bound pod that may have to go for others: what counts then."""
 
     @property
     def observed(self) -> ObservedPod:
@@ -98,14 +106,17 @@ class PodReader:
         *,
         migration: bool,
         gangs: bool = False,
+        read_victim: ReadVictim | None = None,
     ) -> None:
         """`verifier` has the keys known at each moment; with `migration` what other systems wrote
-        on running pods counts too; with `gangs` the pods of gangs are kept whole."""
+        on running pods counts too; with `gangs` the pods of gangs are kept whole, with
+        `read_victim` what counts of a pod that may have to go for others."""
         self._registry = registry
         self._ledger = ledger
         self._verifier = verifier
         self._migration = migration
         self._gangs = gangs
+        self._read_victim = read_victim
         self._resources, self._request_keys = registry.resources, registry.request_keys
         self._starts = plugin_requests(registry)
         self._read: dict[str, tuple[bytes, Grant]] = {}
@@ -117,6 +128,8 @@ class PodReader:
         try:
             pod = _decode(bytes(raw))
             summary = self.summarize(pod)
+            if self._read_victim is not None and summary.node and not summary.ended:
+                summary = replace(summary, victim=self._read_victim(pod, raw, summary.grant))
             names_gang = self._gangs and named_group(pod) is not None
             return replace(summary, member=pod) if names_gang else summary
         except msgspec.DecodeError as e:

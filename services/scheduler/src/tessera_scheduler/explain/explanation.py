@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
@@ -44,6 +44,14 @@ PIECE: Final = 16
 """Nodes that are explained without a pause: one or two milliseconds."""
 
 
+class PreemptionAdvice(Protocol):
+    """Says who would have to go."""
+
+    async def advice(self, pod: Pod, request: PodRequest) -> str:
+        """Who would have to go for the pod, or for its gang, in a sentence."""
+        ...
+
+
 class Explainer:
     """Explains pods from what the filter decided, the ledger and the pod itself."""
 
@@ -55,14 +63,17 @@ class Explainer:
         decisions: DecisionLog,
         clock: Clock,
         other_leader: Callable[[], str] = str,
+        preemption: PreemptionAdvice | None = None,
     ) -> None:
         """`other_leader` names the replica that leads, and alone has the decisions, where that is
-        another one; it is empty where this one leads, or none does."""
+        another one; it is empty where this one leads, or none does. `preemption` says who would
+        have to go for a pod; None = nobody is."""
         self.ledger = ledger
         self.clock = clock
         self._registry = registry
         self._decisions = decisions
         self._other_leader = other_leader
+        self._preemption = preemption
 
     def admitted(self, pod: Pod) -> AdmittedPod | Rejected | None:
         """The pod as the filter admits it, with what its namespace may have."""
@@ -92,6 +103,11 @@ class Explainer:
             rows=rows,
             unit=memory_unit(self._registry.dialects, pod),
         )
+
+    async def victims(self, pod: Pod, request: PodRequest) -> str:
+        """Who would have to go for a pod that fits nowhere, in a sentence; empty where nobody
+        says."""
+        return "" if self._preemption is None else await self._preemption.advice(pod, request)
 
     async def explain(self, pod: Pod) -> Explanation:
         """Everything about one pod."""

@@ -7,12 +7,14 @@ Kept only where gangs start whole, by a watch of its own: nobody else needs labe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from tessera_core.kube.host_requests import Host
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
+from tessera_core.rebalance.slices import Slices
 from tessera_runtime.kube.reflector import WatchEventType
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import (
@@ -27,6 +29,8 @@ from tessera_schema.kube import (
 )
 
 _decode = decoder(Node)
+_SLICE: Final = 64
+"""Pods of one slice."""
 
 
 class _Runs(Struct, frozen=True):
@@ -54,6 +58,8 @@ class GangNodes:
         self._nodes: dict[str, Node] = {}
         self._runs: dict[str, _Runs] = {}
         self._filters: KubeSchedulerFilters | None = None
+        self._listed = 0
+        """Changes with each node that changes."""
         self.version = 0
         """Changes whenever nodes may take what they did not."""
 
@@ -86,6 +92,7 @@ class GangNodes:
     def _forget(self) -> None:
         self._filters = None
         self.version += 1
+        self._listed += 1
 
     # -- pods
 
@@ -122,6 +129,27 @@ class GangNodes:
             for runs in self._runs.values():
                 self._filters.take(runs.pod, runs.node)
         return self._filters
+
+    def copied_filters(self) -> Slices[KubeSchedulerFilters]:
+        """A copy of the same, as it is at the end of the last slice; a slice is some nodes or
+        pods. Nodes that change meanwhile are as they were at the beginning."""
+        if self._filters is not None:
+            return self._filters.scratch()
+        listed, runs = self._listed, dict(self._runs)
+        nodes = sorted(self._nodes.values(), key=lambda node: node.name)
+        made = yield from KubeSchedulerFilters.in_slices(nodes, self._managed)
+        for at, each in enumerate(runs.values()):
+            if not at % _SLICE:
+                yield
+            made.take(each.pod, each.node)
+        changed = runs.items() ^ self._runs.items()
+        for uid, each in changed:
+            count = made.take if self._runs.get(uid) == each else made.release
+            count(each.pod, each.node)
+        if listed == self._listed and self._filters is None:
+            self._filters = made
+            return made.scratch()
+        return made
 
     def names(self) -> frozenset[str]:
         """All nodes."""

@@ -57,15 +57,22 @@ class GangPlaces:
 
     def search(self, bundle: GangBundle, members: Sequence[GangMember]) -> GangReservation | str:
         """A search of places for all of these; or why they have none whatever is free."""
+        requests = self.requests(members)
+        if isinstance(requests, str):
+            return requests
+        return GangReservation(
+            self._ledger, self._nodes.filters(), requests, domains=self.domains(bundle)
+        )
+
+    def requests(self, members: Sequence[GangMember]) -> list[MemberRequest] | str:
+        """What all of these ask for; or why one of them is not placed whatever is free."""
         requests: list[MemberRequest] = []
         for member in members:
             found = self._request(member.pod)
             if isinstance(found, str):
                 return found
             requests.append(found)
-        return GangReservation(
-            self._ledger, self._nodes.filters(), requests, domains=self._domains(bundle)
-        )
+        return requests
 
     def _request(self, pod: Pod) -> MemberRequest | str:
         allowed = self._ledger.allowed_in(pod.metadata.namespace or "default")
@@ -75,7 +82,7 @@ class GangPlaces:
         request = admission.request if isinstance(admission, AdmittedPod) else None
         return MemberRequest(pod, request if request is not None and request.containers else None)
 
-    def _domains(self, bundle: GangBundle) -> list[Set[str]] | None:
+    def domains(self, bundle: GangBundle) -> list[Set[str]] | None:
         """Groups of nodes of which one has to take all. Nodes whose device plugin gives cards are
         in none: there equal pods start one after another, and members start together."""
         apart = self._in_flight.nodes()

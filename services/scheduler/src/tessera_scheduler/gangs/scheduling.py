@@ -77,6 +77,7 @@ class GangScheduling:
             self.registry, ledger, places.search, settings.timings,
             room_version=lambda: ledger.generation + nodes.version,
         )  # fmt: skip
+        self.places, self.nodes = places, nodes
         self._nodes = nodes
         self._leadership = leadership
         self._clock = clock

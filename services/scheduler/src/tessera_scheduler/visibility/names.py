@@ -43,12 +43,14 @@ class DraftAnswer(Struct, frozen=True, kw_only=True):
         visible = await may_name(dict.fromkeys(self._namespaces()))
         advice = "" if self.advice is None else _advice(self.advice, visible)
         nodes = tuple(_node(node, visible) for node in self.found.nodes)
-        return replace(self.found, advice=advice, nodes=nodes)
+        preemption = _named(self.found.preemption, visible)
+        return replace(self.found, advice=advice, nodes=nodes, preemption=preemption)
 
     def _namespaces(self) -> Iterator[str]:
         """Of the pods that it names, those that stand in the way first."""
         if self.advice is not None:
             yield from (holder.namespace for holder in self.advice.holders)
+        yield from (match[1] for match in _POD.finditer(self.found.preemption))
         for node in self.found.nodes:
             for reason in node.reasons:
                 if reason.reason in _NAMING:
@@ -82,11 +84,16 @@ def _node(node: visibility.NodeState, visible: Collection[str]) -> visibility.No
 def _reason(reason: visibility.ReasonText, visible: Collection[str]) -> visibility.ReasonText:
     if reason.reason not in _NAMING:
         return reason
+    return replace(reason, message=_named(reason.message, visible))
+
+
+def _named(text: str, visible: Collection[str]) -> str:
+    """The text without the names of pods that the caller may not read."""
 
     def named(match: re.Match[str]) -> str:
         return match[0] if match[1] in visible else HIDDEN
 
-    return replace(reason, message=_POD.sub(named, reason.message))
+    return _POD.sub(named, text)
 
 
 def _holder(holder: visibility.CardHolder, visible: Collection[str]) -> visibility.CardHolder:

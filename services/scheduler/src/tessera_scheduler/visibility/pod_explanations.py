@@ -41,6 +41,8 @@ async def whole(
     wanted = _wanted(explainer, pod)
     found = _object(pod, explanation, scheduler if waits else "")
     advice = explainer.advice(pod, wanted) if waits and wanted is not None else None
+    if waits and wanted is not None and not explanation.decision.feasible_nodes:
+        found = replace(found, preemption=await explainer.victims(pod, wanted))
     if cards and wanted is not None:
         found = await with_cards(explainer.ledger, found, wanted, NODES_MOST)
     return await DraftAnswer(found=found, advice=advice).redacted(may_name)

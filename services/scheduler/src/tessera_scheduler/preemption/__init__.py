@@ -1,0 +1,1 @@
+"""Says which pods would have to go for one that waits."""

@@ -1,0 +1,61 @@
+"""The cluster as preemption sees it, as it is now."""
+
+from __future__ import annotations
+
+from tessera_core.gangs.catalog import GangCatalog, read_gangs
+from tessera_core.gangs.gang import GangMembers
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.preemption.potential_victims import PreemptionRules
+from tessera_core.preemption.preemption import PreemptionView
+from tessera_core.rebalance.disruption_budgets import Disruption
+from tessera_core.rebalance.slices import Slices
+from tessera_scheduler.gangs.nodes import GangNodes
+from tessera_scheduler.gangs.scheduling import GangScheduling
+from tessera_scheduler.preemption.running_pods import RunningPods
+
+
+class ClusterViews:
+    """Puts views together."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        pods: RunningPods,
+        nodes: GangNodes,
+        gangs: GangScheduling | None,
+        rules: PreemptionRules,
+    ) -> None:
+        """Without `gangs` no PodGroup is read, and pods of gangs whose minimum is not on the pods
+        themselves stay where they are."""
+        self._ledger = ledger
+        self._pods = pods
+        self._nodes = nodes
+        self._gangs = gangs
+        self._rules = rules
+
+    def view(self, budgets: tuple[Disruption, ...]) -> Slices[PreemptionView]:
+        """The cluster at the end of the last slice, with these disruption budgets."""
+        catalog = yield from self._catalog()
+        filters = yield from self._nodes.copied_filters()
+        return PreemptionView(
+            ledger=self._ledger.snapshot(), filters=filters, bound=self._pods.all(),
+            catalog=catalog, budgets=budgets, rules=self._rules,
+        )  # fmt: skip
+
+    def _catalog(self) -> Slices[GangCatalog]:
+        if self._gangs is None:
+            yield
+            return read_gangs((each.pod for each in self._pods.all()), ())
+        found: dict[str, GangMembers] = {}
+        of_pod: dict[str, str] = {}
+        registry = self._gangs.registry
+        for gang_id in registry.populated():
+            yield
+            for members in registry.bundle(gang_id).gangs:
+                if members.gang.id in found:
+                    continue
+                found[members.gang.id] = members
+                pods = (each.pod for each in (*members.waiting, *members.bound))
+                of_pod |= {pod.metadata.uid: members.gang.id for pod in pods}
+        return GangCatalog(gangs=found, of_pod=of_pod, refused={})

@@ -1,0 +1,59 @@
+"""Follows the pods that hold cards, and what all pods request of their nodes where nobody else
+does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tessera_core.preemption.potential_victims import PotentialVictim
+from tessera_scheduler.cache.pod_reader import PodSummary
+from tessera_scheduler.gangs.nodes import GangNodes
+
+
+class RunningPods:
+    """Bound pods that may have to go for others."""
+
+    def __init__(self, nodes: GangNodes | None) -> None:
+        """`nodes` get what every bound pod requests; None where others see to that."""
+        self._nodes = nodes
+        self._known: dict[str, PotentialVictim] = {}
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._known)
+
+    def all(self) -> tuple[PotentialVictim, ...]:
+        """All of them."""
+        return tuple(self._known.values())
+
+    def get(self, uid: str) -> PotentialVictim | None:
+        """The pod of this uid."""
+        return self._known.get(uid)
+
+    # -- what watches show
+
+    def on_pod_list(self, items: Iterable[PodSummary]) -> None:
+        """Take all pods."""
+        running = [item for item in items if item.node and not item.ended]
+        if self._nodes is not None:
+            self._nodes.only(item.uid for item in running)
+        for uid in self._known.keys() - {item.uid for item in running}:
+            del self._known[uid]
+        for item in running:
+            self.on_pod(item)
+
+    def on_pod(self, item: PodSummary) -> None:
+        """Take a pod that was added or modified."""
+        if item.ended:
+            self.on_pod_gone(item)
+            return
+        if item.victim is not None:
+            self._known[item.uid] = item.victim
+        if item.node and self._nodes is not None:
+            self._nodes.hold(item.uid, item.node, item.host)
+
+    def on_pod_gone(self, item: PodSummary) -> None:
+        """Take a pod that was deleted, or has ended."""
+        self._known.pop(item.uid, None)
+        if self._nodes is not None:
+            self._nodes.release(item.uid)

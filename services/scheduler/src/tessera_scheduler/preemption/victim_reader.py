@@ -1,0 +1,95 @@
+"""What is kept of running pods that hold cards, in case others need these: as little as serves.
+
+Of tens of thousands of pods most have labels and annotations in common with others, so equal ones
+are kept once. Pods that name a gang are kept too, without cards as well: they go with their gang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from tessera_core.gangs.group_names import named_group
+from tessera_core.kube.host_requests import Host, of_pod
+from tessera_core.kube.owner_references import OwnerRef, controller_of
+from tessera_core.preemption.potential_victims import VICTIM_ANNOTATIONS, PotentialVictim
+from tessera_runtime.kube.timestamps import parse_time
+from tessera_schema.annotation_keys import CHECKPOINTED_KEY
+from tessera_schema.grants import Grant
+from tessera_schema.json_codec import decoder
+from tessera_schema.kube import Container, ObjectMeta, Pod, PodSpec, Resources
+
+_MOST_SHARED: Final = 4096
+
+
+class _Meta(Struct, frozen=True, rename="camel"):
+    owner_references: tuple[OwnerRef, ...] = ()
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    termination_grace_period_seconds: float = 30
+
+
+class _Life(Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+
+
+_life: Final = decoder(_Life)
+
+
+class VictimReader:
+    """Reads pods as potential victims."""
+
+    def __init__(self) -> None:
+        self._shared: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+
+    def read(
+        self, pod: Pod, raw: bytes | msgspec.Raw, grant: Grant | None
+    ) -> PotentialVictim | None:
+        """What is kept of a bound pod; None where it never has to go. Raises
+        msgspec.DecodeError."""
+        grouped = named_group(pod) is not None
+        if not grouped and grant is None:
+            return None
+        life, meta, spec = _life(bytes(raw)), pod.metadata, pod.spec
+        owner = controller_of(life.metadata.owner_references)
+        annotations = meta.annotations
+        if not grouped:
+            annotations = {k: annotations[k] for k in VICTIM_ANNOTATIONS if k in annotations}
+        kept = Pod(
+            metadata=ObjectMeta(
+                name=meta.name, namespace=meta.namespace, uid=meta.uid,
+                deletion_timestamp=meta.deletion_timestamp, labels=self._share(meta.labels),
+                annotations=self._share(annotations),
+            ),
+            spec=PodSpec(
+                containers=_requesting(of_pod(pod)), node_name=spec.node_name,
+                priority=spec.priority, scheduling_group=spec.scheduling_group,
+            ),
+        )  # fmt: skip
+        return PotentialVictim(
+            pod=kept, owner_kind=owner.kind if owner else "",
+            since=parse_time(pod.status.start_time) or parse_time(meta.creation_timestamp) or 0,
+            grace_s=life.spec.termination_grace_period_seconds,
+            checkpointed_at=parse_time(meta.annotations.get(CHECKPOINTED_KEY)),
+        )  # fmt: skip
+
+    def _share(self, texts: Mapping[str, str]) -> dict[str, str]:
+        key = tuple(sorted(texts.items()))
+        if len(self._shared) >= _MOST_SHARED:
+            self._shared.clear()
+        return self._shared.setdefault(key, dict(texts))
+
+
+@lru_cache(_MOST_SHARED)
+def _requesting(host: Host) -> tuple[Container, ...]:
+    """Containers of a pod that requests so much of its node."""
+    asked: dict[str, str | int | float] = {
+        "cpu": f"{host.cpu_milli}m", "memory": str(host.memory_bytes),
+    }  # fmt: skip
+    return (Container(name="c", resources=Resources(requests=asked)),)
