@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names checks test fuzz e2e faults demo place bench hook hook-test torch-test verify clean
+.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names checks test fuzz e2e faults gangs demo place bench hook hook-test torch-test verify clean
 
 ##@ Try it
 
@@ -130,6 +130,11 @@ faults: SEED = 0
 faults: $(SYNCED) ## make e2e, and all that may happen to it, for long (root; ROUNDS=100, SEED=7)
 	deploy/kube-bin/build.sh > /dev/null
 	unshare --net .venv/bin/pytest -m faults -s --rounds=$(ROUNDS) --seed=$(SEED) $(ARGS) tests/e2e
+
+gangs: ROUNDS = 50
+gangs: SIZE = 4000
+gangs: $(SYNCED) ## gangs on a real control plane, for long (ROUNDS=50 of two that fit one at a time, SIZE=4000 of the largest)
+	.venv/bin/pytest -s --gang-rounds=$(ROUNDS) --gang-size=$(SIZE) $(ARGS) tests/cluster/gangs
 
 fuzz: N = 0
 fuzz: SEED = 0

@@ -241,7 +241,8 @@ class RealCluster:
                 replica.start()
                 if gated:  # As the startup probe of `ha` has it: the Lease is looked after first.
                     await self.until(replica.warm, f"{name} warm")
-                async with self.plane.control.scheduler(replica.configuration):
+                async with self.plane.control.scheduler(replica.configuration) as caller:
+                    replica.kube_scheduler = caller
                     yield replica
                 replica.check()
             finally:

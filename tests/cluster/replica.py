@@ -14,6 +14,7 @@ from tessera_core.registry.kube_scheduler_config import configuration, profiles
 from tessera_core.registry.registry import DialectRegistry, load
 from tests.cluster.plane import HOME, Plane, a_program
 from tests.contract.client import Json
+from tests.contract.real import Program
 
 REGISTRY: Final[DialectRegistry] = load()
 CALLS_S: Final = 2
@@ -48,6 +49,8 @@ class Replica:
         webhook is. The kube-scheduler of a `gated` one works only where it lets it, as in the
         component `ha`. `more` are further settings; they go before its own."""
         self.name = name
+        self.kube_scheduler: Program | None = None
+        """The one that calls it, while it runs."""
         self._gated = gated
         self._more = more or {}
         self._register_s = 60 if alone else 2

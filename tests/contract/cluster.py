@@ -38,7 +38,7 @@ class Server(Protocol):
     async def forget_history(self) -> None:
         """Let no resource version but the newest be known, and no page of a list."""
 
-    def scheduler(self, config: Json) -> AbstractAsyncContextManager[None]:
+    def scheduler(self, config: Json) -> AbstractAsyncContextManager[object]:
         """Run the scheduler with a KubeSchedulerConfiguration for the length of the block."""
 
 

@@ -149,7 +149,7 @@ class ControlPlane:
         await self.restart()
 
     @asynccontextmanager
-    async def scheduler(self, config: Json) -> AsyncGenerator[None]:
+    async def scheduler(self, config: Json) -> AsyncGenerator[Program]:
         """Run kube-scheduler with this KubeSchedulerConfiguration for the length of the block."""
         connection = {"kubeconfig": str(self.kubeconfig), "qps": 1000, "burst": 2000}
         path = Path(tempfile.mkdtemp(dir=self._folder, prefix="scheduler-")) / "config.json"
@@ -160,7 +160,7 @@ class ControlPlane:
         program = Program(argv, path.with_suffix(".log"))
         await asyncio.to_thread(program.start)
         try:
-            yield
+            yield program
             program.check()
         finally:
             await asyncio.to_thread(program.stop, signal.SIGKILL)

@@ -101,14 +101,16 @@ class Receiver:
             while any(each.fileno() != -1 for each in self._connections.values()):
                 await asyncio.sleep(0)
 
+    def client_config(self, path: str) -> Json:
+        """How a webhook's configuration says where this is."""
+        return {"url": f"{self.url}/{path}", "caBundle": base64.b64encode(self.ca).decode()}
+
     def hook(self, cluster: Cluster, path: str = "hook", **facts: Any) -> Json:
         """A webhook of a configuration, for pods that are created in the test's namespace."""
         mine = {"matchLabels": {"kubernetes.io/metadata.name": cluster.own}}
         return {
             "name": f"{path}.contract.dev", "admissionReviewVersions": ["v1"],
-            "clientConfig": {
-                "url": f"{self.url}/{path}", "caBundle": base64.b64encode(self.ca).decode(),
-            },
+            "clientConfig": self.client_config(path),
             "failurePolicy": "Fail", "sideEffects": "None", "timeoutSeconds": 10,
             "rules": [POD_RULE], "namespaceSelector": mine, **facts,
         }  # fmt: skip

@@ -280,6 +280,20 @@ def test_a_member_without_cards_is_waited_for_before_the_first_binding() -> None
     assert uid not in cluster.released
 
 
+def test_a_member_without_cards_that_gets_no_node_is_named() -> None:
+    group = a_group("g", minMember=2)
+    launcher = replace(a_member("launcher", "g"), spec=a_pod(a_container({"cpu": 1})).spec)
+    cluster = GangCluster({"n1": 1}, [group])
+    cluster.create(launcher, *members("g", 1))
+    cluster.watch()
+    cluster.step()
+    cluster.try_pod(cluster.uid("g1"))
+    cluster.now += 61
+    cluster.step()
+    said = "1 of 2 members arrived, missing default/launcher: time is up"
+    assert said in cluster.errors[cluster.uid("g1")]
+
+
 def test_a_launcher_that_runs_first_is_no_start() -> None:
     cluster = GangCluster({"n1": 2})
     launcher = a_pod(

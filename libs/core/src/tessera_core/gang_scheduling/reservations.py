@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tessera_core.gang_scheduling.attempt import GangAttempt
 from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
@@ -65,8 +65,12 @@ class MemberReservations:
         """Whether each member has arrived; one that asks for no cards has when it has a node."""
         if not attempt.arrived or any(True for _ in attempt.absent()):
             return False
+        return not any(True for _ in self._without_node(attempt))
+
+    def _without_node(self, attempt: GangAttempt) -> Iterator[str]:
+        """Uids of members that ask for no cards and have no node yet."""
         without = (uid for uid, seat in attempt.seats.items() if seat.grant is None)
-        return all(map(self.is_bound, without))
+        return (uid for uid in without if not self.is_bound(uid))
 
     def is_bound(self, uid: str) -> bool:
         """Whether a watch has shown the pod's node."""
@@ -80,10 +84,11 @@ class MemberReservations:
         return there and not self.is_bound(uid) and self._ledger.entry(uid) is not None
 
     def arrivals(self, attempt: GangAttempt) -> str:
-        """How many have arrived and who is late, as `3 of 4 members arrived, missing d`."""
-        cards = sum(seat.grant is not None for seat in attempt.seats.values())
-        text = f"{len(attempt.arrived)} of {cards} members arrived"
+        """How many have arrived and who is late, as `3 of 4 members arrived, missing d`. A member
+        without cards has arrived when it has a node."""
         late = [self.name(uid) for uid in attempt.absent()]
+        late += [self.name(uid) for uid in self._without_node(attempt)]
+        text = f"{len(attempt.seats) - len(late)} of {len(attempt.seats)} members arrived"
         if not late or not attempt.arrived:
             return text
         more = f" and {len(late) - 3} more" if len(late) > 3 else ""
