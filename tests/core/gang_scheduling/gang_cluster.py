@@ -14,6 +14,8 @@ from tessera_core.gang_scheduling.attempt import GangTimings
 from tessera_core.gang_scheduling.coordinator import GangCoordinator
 from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
 from tessera_core.gangs.gang import Gang, GangMember
+from tessera_core.gangs.gates import is_gated
+from tessera_core.gangs.group_names import ADMISSION_GATE
 from tessera_core.gangs.reservation import GangReservation, GangReserved, reserve_gang
 from tessera_core.gangs.scratch import MemberRequest
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
@@ -23,7 +25,7 @@ from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.machines.gang import GangPhase
 from tessera_core.registry.registry import load
 from tessera_schema.grants import Grant
-from tessera_schema.kube import Pod
+from tessera_schema.kube import Pod, SchedulingGate
 from tessera_schema.requests import PodRequest
 from tessera_testing.builders import a_card, a_node
 from tests.core.gangs.setting import a_koord_member, a_member
@@ -70,6 +72,10 @@ class GangCluster:
         self.released: list[str] = []
         """Pods that were let through the barrier, in the order of it."""
         self.errors: dict[str, str] = {}
+        self.opening: list[str] = []
+        """Uids of pods whose gates are about to be opened."""
+        self.opened: list[str] = []
+        """Names of pods whose gates were opened, in the order of it."""
         self.requeued = 0
         self.start_scheduler()
 
@@ -77,7 +83,7 @@ class GangCluster:
 
     def start_scheduler(self) -> None:
         """Another one takes over: it lists everything, and nothing of the former one is left."""
-        self.events, self.calling, self.unknown = [], set(), []
+        self.events, self.calling, self.unknown, self.opening = [], set(), [], []
         self.ledger = Ledger()
         for node in self.cards:
             self._put_node(node)
@@ -177,6 +183,7 @@ class GangCluster:
         return [
             uid for uid, pod in sorted(self.pods.items())
             if not pod.spec.node_name and uid not in self.calling and uid not in lost
+            and not pod.spec.scheduling_gates
         ]  # fmt: skip
 
     def filter(self, uid: str) -> str:
@@ -259,6 +266,9 @@ class GangCluster:
     def _settle(self) -> None:
         effects = self.coordinator.effects()
         self.requeued += effects.requeue
+        self.opening += [
+            uid for pod in effects.opened if (uid := pod.metadata.uid) not in self.opening
+        ]
         for uid, why in effects.failed.items():
             self.calling.discard(uid)
             self.errors[uid] = why
@@ -268,6 +278,17 @@ class GangCluster:
             if uid in self.calling:
                 self.calling.discard(uid)
                 self.send(uid)
+
+    def open_gates(self, most: int = 1_000_000) -> None:
+        """So many gates are opened; of a pod that is gone, or has none, nothing happens."""
+        uids, self.opening = self.opening[:most], self.opening[most:]
+        for uid in uids:
+            pod = self.pods.get(uid)
+            if pod is not None and is_gated(pod):
+                gates = tuple(g for g in pod.spec.scheduling_gates if g.name != ADMISSION_GATE)
+                self.pods[uid] = replace(pod, spec=replace(pod.spec, scheduling_gates=gates))
+                self.opened.append(pod.metadata.name)
+                self._show(self.pods[uid])
 
     # -- what there is
 
@@ -292,11 +313,18 @@ class GangCluster:
         for _ in range(rounds):
             self.watch()
             self.step()
+            self.open_gates()
             for uid in self.waiting():
                 self.try_pod(uid)
             self.now += seconds
         self.watch()
         self.step()
+
+
+def gated(*pods: Pod) -> list[Pod]:
+    """The pods as the webhook leaves them."""
+    gate = (SchedulingGate(ADMISSION_GATE),)
+    return [replace(pod, spec=replace(pod.spec, scheduling_gates=gate)) for pod in pods]
 
 
 def members(gang: str, *numbers: int) -> list[Pod]:

@@ -8,13 +8,14 @@ from random import Random
 import pytest
 
 from tessera_core.gangs.gang import MatchPolicy
+from tessera_core.gangs.gates import is_gated
 from tessera_core.gangs.quorum import minimum_members
 from tessera_core.gangs.reservation import GangReserved, reserve_gang
 from tessera_core.gangs.scratch import MemberRequest
 from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.machines.gang import GangPhase
 from tessera_schema.kube import Pod
-from tests.core.gang_scheduling.gang_cluster import GangCluster, request_of
+from tests.core.gang_scheduling.gang_cluster import GangCluster, gated, request_of
 from tests.core.gangs.setting import a_group, a_koord_member, a_member
 
 WALKS, STEPS = 20, 2000
@@ -33,6 +34,8 @@ class Walk:
         self.cluster.outcome = self.outcome
         self.made = 0
         self.checked = 0
+        self.allowed: set[str] = set()
+        """Uids of pods whose gates might be opened when it was decided."""
 
     def outcome(self, uid: str) -> bool | None:
         return self.random.choices((True, False, None), (12, 1, 1))[0]
@@ -51,7 +54,9 @@ class Walk:
     def create(self) -> None:
         name = self.random.choice(sorted(SIZES))
         if len(self.cluster.pods) < 16:
-            self.cluster.create(*(self.a_pod_of(name) for _ in range(self.random.randint(1, 4))))
+            made = [self.a_pod_of(name) for _ in range(self.random.randint(1, 4))]
+            webhook = self.random.random() < 0.8  # else it is away, or somebody takes the gate off
+            self.cluster.create(*(gated(*made) if webhook else made))
 
     def delete(self) -> None:
         if self.cluster.pods:
@@ -89,6 +94,9 @@ class Walk:
         if self.cluster.unknown:
             self.cluster.settle_unknown(written=self.random.random() < 0.5)
 
+    def gates(self) -> None:
+        self.cluster.open_gates(self.random.randint(1, 3))
+
     def minimum(self) -> None:
         name = self.random.choice("abc")
         self.cluster.put_group(
@@ -99,14 +107,15 @@ class Walk:
         happens = self.random.choices(
             (
                 self.create, self.delete, self.end, self.node, self.watch, self.try_pod, self.time,
-                self.settle, self.minimum, self.cluster.step, self.cluster.lose_lease,
+                self.settle, self.gates, self.minimum, self.cluster.step, self.cluster.lose_lease,
                 self.cluster.start_scheduler, self.cluster.restart_kube_scheduler,
             ),
-            (10, 1, 2, 0.5, 40, 60, 6, 6, 0.5, 40, 0.5, 0.5, 0.5),
+            (10, 1, 2, 0.5, 40, 60, 6, 6, 40, 0.5, 40, 0.5, 0.5, 0.5),
         )[0]  # fmt: skip
         before = len(self.cluster.released)
         happens()
         self.check_released(self.cluster.released[before:])
+        self.check_opened(self.cluster.opening)
         self.check()
 
     # -- what has to be true
@@ -122,6 +131,15 @@ class Walk:
                 there = set()
             assert len(passed | there) >= members.gang.min, (gang_id, released)
             self.checked += 1
+
+    def check_opened(self, opening: list[str]) -> None:
+        """No gate is opened of a gang that waits and never had cards."""
+        cluster = self.cluster
+        for uid in set(opening) - self.allowed:
+            gang_id = cluster.gangs.gang_of(uid)
+            phase = cluster.coordinator.phase(gang_id, cluster.now)
+            assert not gang_id or phase in (*HOLDS, GangPhase.STARTED, GangPhase.OVER), phase
+            self.allowed.add(uid)
 
     def check(self) -> None:
         cluster = self.cluster
@@ -155,6 +173,12 @@ class Walk:
             assert phase not in HOLDS, (name, phase)
             if phase in (GangPhase.QUEUED, GangPhase.BROKEN):
                 self.check_it_does_not_fit(gang_id)
+            if phase is GangPhase.STARTED:
+                pods = [cluster.pods[uid] for uid in cluster.pods if self.in_gang(uid, gang_id)]
+                assert not any(map(is_gated, pods)), f"{gang_id} has started, and a gate is left"
+
+    def in_gang(self, uid: str, gang_id: str) -> bool:
+        return self.cluster.gangs.gang_of(uid) == gang_id
 
     def check_it_does_not_fit(self, gang_id: str) -> None:
         cluster = self.cluster

@@ -78,6 +78,7 @@ async def serve(environment: ServiceEnvironment[SchedulerSettings], shell: Servi
             registry=registry, ledger=scheduler.ledger, decisions=scheduler.decisions, clock=clock,
             other_leader=lambda: scheduler.leadership.other_than(settings.instance),
             preemption=scheduler.preemption,
+            why_gated=scheduler.gangs.why_gated if scheduler.gangs is not None else lambda _: "",
         )  # fmt: skip
         async with (
             server.serving(
@@ -96,7 +97,7 @@ async def serve(environment: ServiceEnvironment[SchedulerSettings], shell: Servi
             open_webhook(
                 settings.webhook, kube=kube, namespace=settings.namespace, registry=registry,
                 allowance=scheduler.ledger.allowance, clock=clock, metrics=metrics, ports=ports,
-                whole_gangs=settings.gangs.on,
+                whole_gangs=settings.gangs.on, gated=settings.gangs.gates,
             ),
             open_visibility(
                 settings.visibility, settings.webhook, kube=kube, namespace=settings.namespace,

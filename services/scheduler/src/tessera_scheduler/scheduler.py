@@ -84,6 +84,7 @@ from tessera_scheduler.events import AllocationEvents
 from tessera_scheduler.extender.filter import FilterCalls
 from tessera_scheduler.extender.handlers import Extender
 from tessera_scheduler.extender.requeue import PendingPodRequeuer
+from tessera_scheduler.gangs.gates import GateOpener, LeftGates
 from tessera_scheduler.gangs.scheduling import open_gangs
 from tessera_scheduler.leadership.fence import FencingCheck
 from tessera_scheduler.leadership.leader import Leadership
@@ -118,9 +119,13 @@ class Scheduler:
             plugin_requests(registry), partial(reserved_node, self.ledger)
         )
         self.leadership = Leadership(environment.lease, self.metrics.leading)
+        self.retry_queue = RetryQueue(
+            at_once=times.retries_at_once, first_s=times.retry_first_s, most_s=times.retry_most_s
+        )
         self.gangs = open_gangs(
             settings.gangs, registry=registry, ledger=self.ledger, in_flight=self.in_flight,
             leadership=self.leadership, clock=clock, schedulers=settings.webhook.schedulers,
+            gates=self._gate_opener(),
         )  # fmt: skip
         self.filter = Filter(
             registry, self.ledger, self.placer, self.decisions,
@@ -131,9 +136,6 @@ class Scheduler:
         # What is reported
         self._fencing = FencingCheck(
             kube, settings.namespace, self.metrics.fenced, again_s=times.retry_first_s
-        )
-        self.retry_queue = RetryQueue(
-            at_once=times.retries_at_once, first_s=times.retry_first_s, most_s=times.retry_most_s
         )
         alerts = Alerts(self.metrics.alerts, environment.recorder, self.leadership, clock)
         self._allocation_events = AllocationEvents(
@@ -261,6 +263,10 @@ class Scheduler:
         self._export()
         self._subscribe()
 
+    def _gate_opener(self) -> GateOpener:
+        environment = self._environment
+        return GateOpener(environment.kube, self.leadership, self.retry_queue, environment.recorder)
+
     def _make_watches(self, nodes: NodeCache, hosts: HostCapacity) -> Watches:
         environment, settings = self._environment, self._environment.settings
         registry, clock, pod_events = self.registry, self.monotonic_clock, self._pod_events
@@ -273,7 +279,8 @@ class Scheduler:
         pod_handler = PodHandler(
             pod_cache=self.pod_cache, reservations=self._reservations,
             in_flight=self._in_flight_tracker, hosts=hosts, relists=self.metrics.relists,
-            clock=clock, others=[each for each in (gangs, preemption) if each is not None],
+            clock=clock,
+            others=[each for each in (gangs or LeftGates(self._gate_opener()), preemption) if each],
         )  # fmt: skip
         node_handler = NodeHandler(
             nodes=nodes, device_states=self._device_states, agent_leases=self._agent_leases,

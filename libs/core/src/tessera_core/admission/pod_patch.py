@@ -37,6 +37,8 @@ class PodChanges(Struct, frozen=True, kw_only=True):
     """The trace that this admission opened; empty for none."""
     scheduler: str = ""
     """The scheduler's name, where it is to change."""
+    gate: str = ""
+    """A scheduling gate that the pod gets; empty for none."""
     env: Sequence[tuple[Where, Mapping[str, str]]] = ()
     """Containers, by their places, and variables that they get."""
 
@@ -57,6 +59,9 @@ def patch(document: dict[str, Any], wanted: PodChanges) -> tuple[JsonPatchStep, 
             draft.put(("spec", "runtimeClassName"), runtime)
     if wanted.scheduler:
         draft.put(("spec", "schedulerName"), wanted.scheduler)
+    gates = draft.get(("spec", "schedulingGates")) or ()
+    if wanted.gate and all(gate.get("name") != wanted.gate for gate in gates):
+        draft.append(("spec", "schedulingGates"), {"name": wanted.gate})
     return draft.steps
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from tessera_schema.kube import Pod
+
 
 class GoesAlone(Struct, frozen=True):
     """The pod is placed as a pod of no gang."""
@@ -33,5 +35,7 @@ class GangEffects(Struct, frozen=True, kw_only=True):
     """Uids of pods whose bind calls go on now."""
     failed: Mapping[str, str] = {}
     """Uid of a pod whose bind call is answered an error -> that error."""
+    opened: tuple[Pod, ...] = ()
+    """Pods whose scheduling gate is to be opened; said again until a watch shows it open."""
     requeue: bool = False
     """kube-scheduler has to try pods again that it was refused."""

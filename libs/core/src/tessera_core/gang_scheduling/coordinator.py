@@ -13,6 +13,7 @@ pods that have a node are the record, and whatever else is lost is reserved agai
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from tessera_core.gang_scheduling.answers import (
     GangEffects,
@@ -22,6 +23,7 @@ from tessera_core.gang_scheduling.answers import (
     WaitsForGang,
 )
 from tessera_core.gang_scheduling.attempt import GangAttempt, GangTimings, KnownBundle
+from tessera_core.gang_scheduling.gate_openings import gates_to_open
 from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
 from tessera_core.gang_scheduling.reservations import MemberReservations
 from tessera_core.gang_scheduling.search import BundleSearch, RoomFor
@@ -41,8 +43,11 @@ from tessera_core.machines.gang import (
     QuorumLost,
     QuorumReached,
 )
+from tessera_schema.kube import Pod
 
-_ALONE = GoesAlone()
+GRACE_S: Final = 5.0
+"""Seconds for which an object may come after the pods that name it before that is reported."""
+_ALONE: Final = GoesAlone()
 
 
 class GangCoordinator:
@@ -70,6 +75,8 @@ class GangCoordinator:
         self._search: BundleSearch | None = None
         self._released: list[str] = []
         self._failed: dict[str, str] = {}
+        self._gates_due: dict[int, KnownBundle] = {}
+        """Bundles that have moved on since gates were opened last, by identity."""
         self._requeue = False
         self._unknown: set[str] = set()
         """Uids of pods that name a gang and were refused before a watch showed them."""
@@ -106,6 +113,7 @@ class GangCoordinator:
             attempt.first_arrived(now, patience_of(known.bundle))
         attempt.arrived.add(uid)
         attempt.move(MemberArrived(), now)
+        self._gates_due[id(known)] = known
         self._commit_if_complete(known, now)
         return None
 
@@ -131,11 +139,13 @@ class GangCoordinator:
         return self._advance_search(now, steps, broken_only=broken_only)
 
     def effects(self) -> GangEffects:
-        """What is to be done; each is said once."""
+        """What is to be done since it was read last."""
+        due = self._gates_due.values()
         made = GangEffects(
-            released=tuple(self._released), failed=self._failed, requeue=self._requeue
-        )
-        self._released, self._failed, self._requeue = [], {}, False
+            released=tuple(self._released), failed=self._failed, requeue=self._requeue,
+            opened=tuple(pod for each in due for pod in gates_to_open(each.bundle, each.attempt)),
+        )  # fmt: skip
+        self._released, self._failed, self._requeue, self._gates_due = [], {}, False, {}
         return made
 
     def reset(self, why: str) -> None:
@@ -143,7 +153,7 @@ class GangCoordinator:
         call that waits fails."""
         for known in self.bundles():
             self._give_up(known.attempt, why)
-        self._known, self._search = {}, None
+        self._known, self._search, self._gates_due = {}, None, {}
         self._unknown = set()
         self._registry.touch_all()
 
@@ -151,6 +161,19 @@ class GangCoordinator:
         """Where the gang is."""
         known = self._current(gang_id, now)
         return GangPhase.OVER if known is None else known.attempt.phase
+
+    def stuck(self, now: float) -> Iterator[tuple[Pod, str]]:
+        """Members that wait for somebody to repair their gang, with the reason: nothing else says
+        it on a pod that kube-scheduler does not try."""
+        for known in self.bundles():
+            bundle, attempt = known.bundle, known.attempt
+            for uid, why in bundle.refused.items():
+                pod = self._registry.pod(uid)
+                if pod is not None and not pod.spec.node_name:
+                    yield pod, why
+            problem = bundle.absent or any(each.gang.problem for each in bundle.gangs)
+            if problem and attempt.phase is GangPhase.GATHERING and now >= attempt.since + GRACE_S:
+                yield from ((member.pod, self._why(known)) for member in bundle.waiting)
 
     def view(self) -> dict[str, GangView]:
         """Gang's id -> how it stands, of all that have pods, as the last step left them."""
@@ -234,6 +257,7 @@ class GangCoordinator:
             self._end(known, now)
             return
         self._known |= dict.fromkeys(bundle.ids, known)
+        self._gates_due[id(known)] = known
         if attempt.holds:
             lost = self._reservations.defeated(bundle, attempt)
             if lost:
@@ -252,6 +276,7 @@ class GangCoordinator:
         """The phase of a bundle that holds nothing, and of which no Binding is on its way."""
         attempt, bundle = known.attempt, known.bundle
         self._follow_pods(attempt, bundle, now)
+        self._gates_due[id(known)] = known
         if attempt.phase is not GangPhase.STARTED:
             # those that went one by one until the gang fell below its minimum
             self._reservations.give_up(member.pod.metadata.uid for member in bundle.waiting)
@@ -360,6 +385,7 @@ class GangCoordinator:
         if isinstance(found, GangReserved):
             known.attempt.reserved(found.seats, now)
             known.attempt.move(MembersReserved(), now)
+            self._gates_due[id(known)] = known
             self._requeue = True
         else:
             known.attempt.no_room(found, search.version, now)

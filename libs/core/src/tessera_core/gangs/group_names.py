@@ -18,7 +18,8 @@ KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 KUEUE_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
 _ANNOTATIONS: Final = "annotations"
 _LABELS: Final = "labels"
-_OWN_GATE: Final = "tessera.dev/admission"
+ADMISSION_GATE: Final = "tessera.dev/admission"
+"""Tessera's own scheduling gate."""
 VOLCANO_GROUP: Final = "scheduling.k8s.io/group-name"
 VOLCANO_INDEX: Final = "volcano.sh/task-index"
 VOLCANO_ROLE: Final = "volcano.sh/task-spec"
@@ -46,6 +47,15 @@ _KEYS: Final = (
     _Key(GangOrigin.COSCHEDULING, _LABELS, "scheduling.x-k8s.io/pod-group"),
 )
 """The first that is there counts. Kubernetes' field comes after them, Kueue's group last."""
+
+
+ANNOTATIONS_OF_GANGS: Final = (
+    *(each.key for each in _KEYS if each.where == _ANNOTATIONS),
+    KUEUE_GROUP,
+)
+"""Annotations that name a gang."""
+LABELS_OF_GANGS: Final = (*(each.key for each in _KEYS if each.where == _LABELS), KUEUE_GROUP)
+"""Labels that do."""
 
 
 class NamedGroup(Struct, frozen=True):
@@ -96,7 +106,7 @@ def member_of(pod: Pod) -> GangMember:
 
 def foreign_gates(pod: Pod) -> tuple[str, ...]:
     """The scheduling gates of the pod that others have to open."""
-    return tuple(gate.name for gate in pod.spec.scheduling_gates if gate.name != _OWN_GATE)
+    return tuple(gate.name for gate in pod.spec.scheduling_gates if gate.name != ADMISSION_GATE)
 
 
 def _named(pod: Pod) -> Iterator[NamedGroup]:

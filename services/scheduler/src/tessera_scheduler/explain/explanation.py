@@ -64,16 +64,19 @@ class Explainer:
         clock: Clock,
         other_leader: Callable[[], str] = str,
         preemption: PreemptionAdvice | None = None,
+        why_gated: Callable[[Pod], str] = lambda _: "",
     ) -> None:
         """`other_leader` names the replica that leads, and alone has the decisions, where that is
         another one; it is empty where this one leads, or none does. `preemption` says who would
-        have to go for a pod; None = nobody is."""
+        have to go for a pod; None = nobody is. `why_gated` says why the scheduling gate of a pod is
+        closed, empty for a pod without one."""
         self.ledger = ledger
         self.clock = clock
         self._registry = registry
         self._decisions = decisions
         self._other_leader = other_leader
         self._preemption = preemption
+        self._why_gated = why_gated
 
     def admitted(self, pod: Pod) -> AdmittedPod | Rejected | None:
         """The pod as the filter admits it, with what its namespace may have."""
@@ -144,6 +147,9 @@ class Explainer:
             )
         if admission is None or not admission.request.containers:
             return replace(plain, verdict=IGNORED, message="it asks for no cards")
+        gated = self._why_gated(pod)
+        if gated:
+            return replace(plain, message=gated)
         return await self._as_of_now(plain, admission.request)
 
     async def _as_of_now(self, plain: DecisionRecord, request: PodRequest) -> DecisionRecord:

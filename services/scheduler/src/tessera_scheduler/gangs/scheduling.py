@@ -15,6 +15,7 @@ from tessera_core.admission.exempt_pods import scope_of
 from tessera_core.gang_scheduling.answers import WaitsForGang
 from tessera_core.gang_scheduling.coordinator import GangCoordinator
 from tessera_core.gang_scheduling.registry import GangRegistry
+from tessera_core.gangs.gates import is_gated
 from tessera_core.gangs.reservation import STEPS_OF_A_SLICE
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.registry.registry import DialectRegistry
@@ -25,6 +26,7 @@ from tessera_runtime.kube.reflector import ListWatch
 from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.cache.pod_reader import PodSummary
 from tessera_scheduler.cache.reflectors import ReflectorFactory, Watch
+from tessera_scheduler.gangs.gates import GateOpener
 from tessera_scheduler.gangs.nodes import GangNodes
 from tessera_scheduler.gangs.places import GangPlaces
 from tessera_scheduler.gangs.pod_groups import pod_group_watches
@@ -46,6 +48,7 @@ def open_gangs(
     leadership: Leadership,
     clock: MonotonicClock,
     schedulers: Iterable[str],
+    gates: GateOpener,
 ) -> GangScheduling | None:
     """The gangs of a scheduler that serves these profiles; None where pods go one by one."""
     if not settings.on:
@@ -54,7 +57,7 @@ def open_gangs(
     places = GangPlaces(registry, ledger, nodes, in_flight, scope_of(registry, schedulers))
     return GangScheduling(
         ledger=ledger, places=places, nodes=nodes, leadership=leadership, clock=clock,
-        settings=settings,
+        settings=settings, gates=gates,
     )  # fmt: skip
 
 
@@ -70,6 +73,7 @@ class GangScheduling:
         leadership: Leadership,
         clock: MonotonicClock,
         settings: GangSettings,
+        gates: GateOpener,
     ) -> None:
         """`nodes` are those of `places`."""
         self.registry = GangRegistry(places.requests_cards, places.bar)
@@ -82,6 +86,9 @@ class GangScheduling:
         self._leadership = leadership
         self._clock = clock
         self._settings = settings
+        self._gates = gates
+        self._strays: dict[str, Pod] = {}
+        """Uids of pods that have a gate and are in no gang (any more)."""
         self._calls: dict[str, asyncio.Future[str]] = {}
         """Pod's uid -> its bind call: empty for go on, or the error."""
         self._something = asyncio.Event()
@@ -109,6 +116,11 @@ class GangScheduling:
         items = list(items)
         self.registry.list_pods(item.member for item in items if item.member is not None)
         running = [item for item in items if item.node and not item.ended]
+        gated = [item for item in items if item.member is not None and is_gated(item.member)]
+        self._gates.only(item.uid for item in gated)
+        self._strays = {}
+        for item in gated:
+            self._note_gate(item)
         self._nodes.only(item.uid for item in running)
         for item in running:
             self._nodes.hold(item.uid, item.node, item.host)
@@ -119,19 +131,31 @@ class GangScheduling:
         if item.ended:
             self.on_pod_gone(item)
             return
-        if item.member is not None:
+        if item.member is not None and self.registry.names_gang(item.member):
             self.registry.put_pod(item.member)
             self.changed()
         elif self.registry.gang_of(item.uid):  # it names its gang no longer
             self.registry.drop_pod(item.uid)
             self.changed()
+        self._note_gate(item)
         if item.node:
             self._nodes.hold(item.uid, item.node, item.host)
+
+    def _note_gate(self, item: PodSummary) -> None:
+        self._strays.pop(item.uid, None)
+        pod = item.member
+        if pod is None or not is_gated(pod):
+            self._gates.forget(item.uid)
+        elif not self.registry.gang_of(item.uid):
+            self._strays[item.uid] = pod
+            self.changed()
 
     def on_pod_gone(self, item: PodSummary) -> None:
         """Take a pod that was deleted, or has ended."""
         succeeded = item.member is not None and item.member.status.phase == "Succeeded"
         self.registry.drop_pod(item.uid, succeeded=succeeded)
+        self._strays.pop(item.uid, None)
+        self._gates.forget(item.uid)
         self._nodes.release(item.uid)
         self.changed()
 
@@ -201,8 +225,19 @@ class GangScheduling:
             else:
                 await asyncio.sleep(self._settings.gather_s)
             self._something.clear()
+            if self._leadership.leads:
+                self._gates.open(self._strays.values())
+                self._gates.report(self.coordinator.stuck(self._clock.time()))
             while self._leadership.leads and self._step():  # noqa: ASYNC110  (a slice each)
                 await asyncio.sleep(0)
+
+    def why_gated(self, pod: Pod) -> str:
+        """Why the gate of a pod is closed, as far as this replica decides it; empty for a pod
+        without one."""
+        if not is_gated(pod) or not self._leadership.leads:
+            return ""
+        why = self.coordinator.why(self.registry.gang_of(pod.metadata.uid), self._clock.time())
+        return why or "its scheduling gate is being opened"
 
     def _step(self, *, broken_only: bool = False) -> bool:
         now = self._clock.time()
@@ -217,6 +252,7 @@ class GangScheduling:
         for uid, why in effects.failed.items():
             _log.info("bind call of a member failed", pod=uid, why=why)
             self._answer(uid, why)
+        self._gates.open(effects.opened)
         if effects.requeue:
             self._requeue()
 

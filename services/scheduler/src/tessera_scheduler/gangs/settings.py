@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from tessera_core.gang_scheduling.attempt import GangTimings
+from tessera_core.gangs.gates import GatedPods
 
 Seconds = Annotated[float, Meta(gt=0)]
 
@@ -26,6 +27,10 @@ class GangSettings(Struct, frozen=True, kw_only=True):
     """`on`: of a gang either as many pods start together as its minimum says, or none. `off`: its
     pods are placed one by one. The component `gangs` switches it on, with the right to read
     PodGroups."""
+    gates: GatedPods = GatedPods.GANGS
+    """Which new pods get the scheduling gate `tessera.dev/admission` until it is their turn, where
+    gangs start whole: `gangs+queues`, those that name a gang or a queue; `gangs`; or `none`. It
+    costs a write for each pod, and spares kube-scheduler all attempts before the turn."""
     barrier_s: Seconds = 15.0
     """Seconds from the first bind call of a gang to its last. kube-scheduler gives a call up after
     the `httpTimeout` of the extender's configuration, which is 30 s: it has to be longer than this

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, nullcontext
 
+from tessera_core.gangs.gates import GatedPods
 from tessera_core.quota.allowance import Allowance
 from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime.clock import Clock
@@ -41,13 +42,14 @@ async def open_webhook(  # noqa: PLR0913  (keyword-only: each is another part of
     metrics: Metrics,
     ports: server.PortReporter = server.NO_PORTS,
     whole_gangs: bool = False,
+    gated: GatedPods = GatedPods.NONE,
 ) -> AsyncGenerator[server.HttpServer]:
     """Serve `/mutate` and `/validate` over TLS, and have the API server call them, until left.
 
     `namespace` is the scheduler's own: its Secrets are there, and its service accounts may write
     result keys. `allowance` gives what a namespace may use, `whole_gangs` says whether gangs start
-    whole. Raises BadSettings, ApiRefused and what
-    `open_certificates` raises.
+    whole, and `gated` which pods get the scheduling gate then. Raises BadSettings, ApiRefused and
+    what `open_certificates` raises.
     """
     writers = await _writers(kube, namespace, settings)
     rules = rules_of(
@@ -56,6 +58,7 @@ async def open_webhook(  # noqa: PLR0913  (keyword-only: each is another part of
         writers=writers,
         schedulers=settings.schedulers,
         whole_gangs=whole_gangs,
+        gated=gated,
     )
     namespaces = NamespacePolicies(kube, rules.namespace_keys, settings.namespace_s, settings.ask_s)
     webhook = Webhook(rules, namespaces, allowance, metrics)
@@ -79,7 +82,7 @@ async def open_webhook(  # noqa: PLR0913  (keyword-only: each is another part of
         ):  # fmt: skip
             wanted = RegistrationInput(
                 namespace=namespace, settings=settings.registration, writers=writers,
-                port=served.port, scope=rules.scope,
+                port=served.port, scope=rules.scope, whole_gangs=whole_gangs,
             )  # fmt: skip
             async with (
                 open_registration(

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tessera_core.gangs.group_names import ANNOTATIONS_OF_GANGS, LABELS_OF_GANGS
 from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.annotation_keys import GROUP, OWNER_KEYS
 from tessera_schema.grants import GRANT_KEY
@@ -57,6 +58,22 @@ def is_of_others(registry: DialectRegistry, places: Iterable[str]) -> str:
 def is_plain(registry: DialectRegistry) -> str:
     """True for a new pod that names none of Tessera's resources or keys."""
     return f"!({names_us(registry)})"
+
+
+def is_member(places: Iterable[str]) -> str:
+    """True for a new pod that names a gang and that Tessera may place, with cards or without."""
+    labels = "metadata.labels"
+    names = (
+        f"has(object.{_NOTES}) && object.{_NOTES}.exists(k, k in {list_of(ANNOTATIONS_OF_GANGS)})"
+        f" || has(object.{labels}) && object.{labels}.exists(k, k in {list_of(LABELS_OF_GANGS)})"
+        " || has(object.spec.schedulingGroup)"
+    )
+    return both(names, _may_be_placed(places))
+
+
+def either(first: str, second: str) -> str:
+    """True where one of the two is."""
+    return f"({first}) || ({second})"
 
 
 def _may_be_placed(places: Iterable[str]) -> str:

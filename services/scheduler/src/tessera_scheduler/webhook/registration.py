@@ -100,6 +100,8 @@ class RegistrationInput(Struct, frozen=True, kw_only=True):
     """That the webhook listens on; used with `host`."""
     scope: ManagedPods
     """Which pods Tessera places."""
+    whole_gangs: bool = False
+    """Whether members of gangs are reviewed that ask for no cards."""
 
 
 def configurations(
@@ -141,14 +143,22 @@ def configurations(
     created = [_rule("CREATE", "pods"), _rule("UPDATE", "pods/ephemeralcontainers")]
     places = terms.scope.places
     asks = {"names-tessera": conditions.is_of_us(registry, places)}
+    reviewed, plain = asks, conditions.is_plain(registry)
+    if terms.whole_gangs:
+        member = conditions.is_member(places)
+        reviewed = {"names-tessera-or-a-gang": conditions.either(asks["names-tessera"], member)}
+        plain = conditions.both(plain, f"!({member})")
     others = conditions.by_others(terms.writers)
     changes = conditions.changes_guarded_keys(registry, terms.scope.schedulers)
     mutating = [
-        {**of_new_pods(hook("admit", "/mutate", created, asks)), "reinvocationPolicy": "IfNeeded"},
+        {
+            **of_new_pods(hook("admit", "/mutate", created, reviewed)),
+            "reinvocationPolicy": "IfNeeded",
+        },
         open_hook("others", {"is-of-others": conditions.is_of_others(registry, places)}),
     ]
     if registry.plain_env:
-        mutating.append(open_hook("plain", {"asks-for-nothing": conditions.is_plain(registry)}))
+        mutating.append(open_hook("plain", {"asks-for-nothing": plain}))
     validating = [
         of_new_pods(hook("validate", "/validate", created, asks)),
         hook(

@@ -22,6 +22,7 @@ from tessera_core.quota.allowance import minimum_usage
 from tessera_runtime.tracing import tracing
 from tessera_scheduler.webhook.decode import read_pod, steps_to
 from tessera_scheduler.webhook.existing_pods import EPHEMERAL, mutate_debugging, validate_change
+from tessera_scheduler.webhook.gang_members import NO_MEMBER, member_changes
 from tessera_scheduler.webhook.hidden_cards import hidden
 from tessera_scheduler.webhook.oversize import crowded
 from tessera_scheduler.webhook.responses import allowed, refused, written_by_us
@@ -51,8 +52,13 @@ def _mutate(
     warnings = [f"annotation {key}: written by Tessera only: removed" for key in stripped]
     admission = None if left else rules.admissions.admit(clean, setting.allowed)
     if admission is None:
-        wanted = PodChanges(stripped=stripped, env=() if left else hidden(rules, clean, setting))
-        steps = steps_to(request, wanted) if stripped or wanted.env else ()
+        member = NO_MEMBER if left else member_changes(rules, clean, setting, asks=False)
+        wanted = PodChanges(
+            stripped=stripped, env=() if left else hidden(rules, clean, setting),
+            scheduler=member.scheduler, gate=member.gate,
+        )  # fmt: skip
+        changes = stripped or wanted.env or wanted.scheduler or wanted.gate
+        steps = steps_to(request, wanted) if changes else ()
         return allowed(request, steps, (*warnings, left) if left else warnings)
     if isinstance(admission, Rejected):
         return refused(request, admission)
@@ -60,13 +66,17 @@ def _mutate(
     if own and setting.refuses_own:
         return refused(request, own[0].refusal)
     asks = bool(admission.request.containers)
+    member = member_changes(rules, clean, setting, asks=asks)
     trace = "" if TRACE_KEY in clean.metadata.annotations or not asks else setting.traceparent
     wanted = PodChanges(
         admission=admission,
         stripped=stripped,
         own=own,
         traceparent=trace,
-        scheduler=scheduler_for(clean, take_default=rules.scope.take_default) if asks else "",
+        scheduler=scheduler_for(clean, take_default=rules.scope.take_default)
+        if asks
+        else member.scheduler,
+        gate=member.gate,
     )
     needless = group_warning(clean) if rules.whole_gangs else ""
     remarks = (warning for warning in admission.warnings if warning != needless)

@@ -10,6 +10,7 @@ from tessera_core.admission.allowances import Allowed, allowed_by
 from tessera_core.admission.cache import AdmissionCache
 from tessera_core.admission.exempt_pods import ManagedPods, scope_of
 from tessera_core.admission.guarded_env import OWN_ENVIRONMENT, GuardedVariables, guarded_by
+from tessera_core.gangs.gates import GatedPods
 from tessera_core.quota.allowance import NO_LIMITS, Allowance
 from tessera_core.registry.registry import DialectRegistry
 
@@ -28,6 +29,8 @@ class WebhookRules(Struct, frozen=True, kw_only=True):
     """With which every resource name and key begins that the webhook reviews."""
     whole_gangs: bool = False
     """Whether gangs start whole, so that nobody has to be warned that they do not."""
+    gated: GatedPods = GatedPods.NONE
+    """Which new pods get the scheduling gate, where gangs start whole."""
 
     @property
     def namespace_keys(self) -> frozenset[str]:
@@ -69,6 +72,7 @@ def rules_of(
     take_default: bool,
     writers: Iterable[str],
     whole_gangs: bool = False,
+    gated: GatedPods = GatedPods.NONE,
 ) -> WebhookRules:
     """The rules of a cluster."""
     return WebhookRules(
@@ -76,6 +80,7 @@ def rules_of(
         guarded=guarded_by(registry.vendors.values()),
         scope=scope_of(registry, schedulers, take_default=take_default),
         writers=frozenset(writers), beginnings=_beginnings(registry), whole_gangs=whole_gangs,
+        gated=gated,
     )  # fmt: skip
 
 

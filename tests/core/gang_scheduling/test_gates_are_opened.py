@@ -1,0 +1,143 @@
+"""Scheduling gates: opened once a gang has cards, and never left for ever."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tessera_core.gangs.gang import GangOrigin
+from tessera_core.machines.gang import GangPhase
+from tessera_schema.kube import Pod
+from tessera_testing.builders import a_container, a_pod
+from tests.core.gang_scheduling.gang_cluster import GangCluster, gated, members, started
+from tests.core.gangs.setting import VOLCANO_NAME, a_group, a_kubernetes_member, a_member
+
+A = a_group("a", minMember=2)
+B = a_group("b", minMember=3)
+
+
+def a_launcher(name: str, gang: str) -> Pod:
+    return a_pod(a_container({"cpu": "1"}), name=name, annotations={VOLCANO_NAME: gang})
+
+
+def test_a_gang_gets_cards_behind_its_gates_and_then_they_open() -> None:
+    cluster = GangCluster({"n0": 2}, [A])
+    cluster.create(*gated(*members("a", 1, 2)))
+    cluster.watch()
+    assert cluster.waiting() == []
+    cluster.step()
+    assert cluster.phase(A) is GangPhase.RESERVED
+    cluster.open_gates()
+    assert cluster.opened == ["a1", "a2"]
+    cluster.run()
+    assert cluster.bound() == ["a1", "a2"]
+
+
+@pytest.mark.parametrize("cards", [1, 0])
+def test_a_gang_that_gathers_or_does_not_fit_stays_gated(cards: int) -> None:
+    cluster = started(GangCluster({"n0": cards}, [A, B]), gated(*members("a", 1, 2)))
+    cluster.create(*gated(*members("b", 1, 2)))
+    cluster.run()
+    assert cluster.opened == []
+    cluster.add_node("n1", 2)
+    cluster.run(seconds=20)
+    assert cluster.opened == ["a1", "a2"]
+
+
+def test_two_gangs_that_fit_one_at_a_time_open_one_at_a_time() -> None:
+    cluster = GangCluster({"n0": 3}, [A, B])
+    cluster.create(*gated(*members("b", 1, 2, 3)))
+    cluster.create(*gated(*members("a", 1, 2)))
+    cluster.run()
+    assert cluster.opened == cluster.bound()
+    assert len(cluster.opened) in (2, 3)
+
+
+def test_a_member_without_cards_comes_last() -> None:
+    cluster = GangCluster({"n0": 2}, [B])
+    cluster.create(*gated(a_launcher("b0", "b"), *members("b", 1, 2)))
+    cluster.watch()
+    cluster.step()
+    cluster.open_gates()
+    assert cluster.opened == ["b1", "b2"]
+    for name in ("b1", "b2"):
+        uid = cluster.uid(name)
+        cluster.watch()
+        assert cluster.opened == ["b1", "b2"]
+        cluster.try_pod(uid)
+    cluster.open_gates()
+    assert cluster.opened == ["b1", "b2", "b0"]
+    assert cluster.bound() == []
+    launcher = cluster.pods[cluster.uid("b0")]  # kube-scheduler does not call for it
+    cluster.create(replace(launcher, spec=replace(launcher.spec, node_name="n0")))
+    cluster.watch()
+    cluster.step()
+    assert cluster.bound() == ["b0", "b1", "b2"]
+
+
+def test_all_members_of_a_kubernetes_group_come_at_once() -> None:
+    group = a_group("k", GangOrigin.KUBERNETES, schedulingPolicy={"gang": {"minCount": 2}})
+    cluster = GangCluster({"n0": 2}, [group])
+    launcher = a_pod(
+        a_container({"cpu": "1"}),
+        name="k0",
+        scheduling_group=a_kubernetes_member("x", "k").spec.scheduling_group,
+    )
+    cluster.create(*gated(launcher, a_kubernetes_member("k1", "k")))
+    cluster.watch()
+    cluster.step()
+    cluster.open_gates()
+    assert sorted(cluster.opened) == ["k0", "k1"]
+
+
+def test_no_gang_and_members_after_the_start_go_at_once() -> None:
+    cluster = GangCluster({"n0": 2}, [a_group("one", minMember=1), A])
+    cluster.create(*gated(*members("one", 1)), *gated(*members("a", 1, 2)))
+    cluster.watch()
+    cluster.step()
+    cluster.open_gates()
+    assert "one1" in cluster.opened
+    cluster.delete(cluster.uid("one1"))
+    cluster.run(seconds=20)
+    assert cluster.phase(A) is GangPhase.STARTED
+    cluster.create(*gated(*members("a", 3)))
+    cluster.watch()
+    cluster.step()
+    cluster.open_gates()
+    assert cluster.opened[-1] == "a3"
+
+
+def test_a_gang_without_cards_goes_once_enough_exist() -> None:
+    cluster = GangCluster({"n0": 1}, [A])
+    cluster.create(*gated(a_launcher("a1", "a")))
+    cluster.run()
+    assert cluster.opened == []
+    cluster.create(*gated(a_launcher("a2", "a")))
+    cluster.run()
+    assert cluster.opened == ["a1", "a2"]
+
+
+def test_a_replica_that_takes_over_opens_the_rest() -> None:
+    cluster = GangCluster({"n0": 2}, [A])
+    cluster.create(*gated(*members("a", 1, 2)))
+    cluster.watch()
+    cluster.step()
+    cluster.open_gates(1)
+    cluster.start_scheduler()
+    cluster.run()
+    assert cluster.opened == ["a1", "a2"]
+    assert cluster.bound() == ["a1", "a2"]
+
+
+def test_a_gate_that_somebody_takes_off_changes_nothing() -> None:
+    cluster = started(GangCluster({"n0": 1}, [A]), members("a", 1), gated(*members("a", 2)))
+    assert cluster.filter(cluster.uid("a1")) == ""
+    assert cluster.bound() == []
+    assert cluster.opened == []
+
+
+def test_a_gang_whose_object_is_missing_stays_gated_and_says_why() -> None:
+    cluster = started(GangCluster({"n0": 2}), gated(a_member("x1", "gone")))
+    assert cluster.opened == []
+    view = cluster.coordinator.view()["volcano/default/gone"]
+    assert "PodGroup default/gone does not exist: create it" in view.reason
