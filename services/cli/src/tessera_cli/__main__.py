@@ -17,13 +17,14 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 
 from tessera_cli import forms, kubeconfig, screen
 from tessera_cli.check.command import check_parser
-from tessera_cli.completion import completion_parser
+from tessera_cli.completion import PROGRAM, candidates, completion_parser
 from tessera_cli.errors import USAGE_ERROR, CommandError, NoDemo, UsageError
 from tessera_cli.explain.command import explain_parser
 from tessera_cli.listings.command import listing_parsers
@@ -34,6 +35,8 @@ from tessera_cli.text import print_notice, printable
 from tessera_cli.top.command import top_parser
 from tessera_schema.version import VERSION
 
+KUBECTL_PLUGIN: Final = "kubectl-tessera"
+"""The name by which kubectl finds the same program, as `kubectl tessera`."""
 BAD_INPUT: Final = 1
 PIPE_CLOSED: Final = 141
 INTERRUPTED: Final = 130
@@ -66,12 +69,19 @@ class _Parser(argparse.ArgumentParser):
 
 def main() -> None:
     """Run the command line."""
-    sys.exit(run(sys.argv[1:]))
+    of_kubectl = Path(sys.argv[0]).name == KUBECTL_PLUGIN
+    sys.exit(run(sys.argv[1:], "kubectl tessera" if of_kubectl else PROGRAM))
 
 
-def run(arguments: Sequence[str]) -> int:
+def complete() -> None:
+    """Run `kubectl_complete-tessera`: kubectl gives it the words after `kubectl tessera`."""
+    found = candidates(command_parser(), sys.argv[1:])
+    sys.stdout.writelines(f"{candidate}\n" for candidate in found)
+
+
+def run(arguments: Sequence[str], program: str = PROGRAM) -> int:
     """Run one command and return its exit status. No traceback reaches the user."""
-    parser = command_parser()
+    parser = command_parser(program)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         parser.set_defaults(usage_error=getattr(options, "usage_error", BAD_INPUT))
@@ -114,9 +124,9 @@ def _complain(error: Exception) -> int:
     return USAGE_ERROR if isinstance(error, UsageError) else BAD_INPUT
 
 
-def command_parser() -> argparse.ArgumentParser:
-    """The parser of `tessera` with all its commands."""
-    parser = _Parser(prog="tessera", description="Shares accelerators among pods.")
+def command_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
+    """The parser of `tessera` with all its commands. Usage lines begin with `program`."""
+    parser = _Parser(prog=program, description="Shares accelerators among pods.")
     parser.add_argument("--version", action="version", version=f"tessera {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     place_parser(commands, os.environ)

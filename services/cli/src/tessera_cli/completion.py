@@ -19,6 +19,7 @@ _EPILOG: Final = """\
 bash: source <(tessera completion bash)
 zsh:  source <(tessera completion zsh)
 fish: tessera completion fish | source"""
+PROGRAM: Final = "tessera"
 _FILE: Final = "FILE"
 """Metavar of options whose value is a file."""
 _BASH: Final = """\
@@ -79,10 +80,28 @@ def completion_parser(commands: Commands, whole: argparse.ArgumentParser) -> Non
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
     """The script for bash, zsh or fish."""
-    known = list(_commands(parser, (parser.prog,), ""))
+    known = list(_commands(parser, (PROGRAM,), ""))
     if shell == "fish":
         return "".join(_fish(known))
     return (_ZSH if shell == "zsh" else "") + _bash(known)
+
+
+def candidates(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
+    """What the last word may become, and in the last line whether files may do too, as kubectl asks
+    the completion of a plugin (the protocol of Cobra's `__complete`: `:0` yes, `:4` no)."""
+    *before, current = words or [""]
+    known = {command.path: command for command in _commands(parser, (PROGRAM,), "")}
+    path: tuple[str, ...] = (PROGRAM,)
+    for word in before:
+        path = (*path, word) if (*path, word) in known else path
+    command = known[path]
+    of_value = next((o for o in command.options if before and before[-1] in o.strings), None)
+    if of_value is not None and of_value.takes_value:
+        found, files = list(of_value.choices), of_value.of_file
+    else:
+        found = [*command.commands, *(s for option in command.options for s in option.strings)]
+        files = False
+    return [*(word for word in found if word.startswith(current)), ":0" if files else ":4"]
 
 
 def _commands(
