@@ -100,7 +100,7 @@ def test_a_class_that_does_not_exist_is_refused(tessera: Tessera) -> None:
     ran = tessera("place", "-f", "-", stdin=dumped(NODE, odd))
     assert ran.status == 2
     assert "tessera.dev/class" in ran.out
-    assert "guaranteed or burstable" in " ".join(ran.out.split())
+    assert "guaranteed, burstable or best-effort" in " ".join(ran.out.split())
 
 
 def test_settings_that_make_no_sense_stop_the_command(tessera: Tessera) -> None:

@@ -56,6 +56,18 @@ async def test_cores_are_lowered_and_raised_again(tmp_path: Path) -> None:
         await until(lambda: cores(late.card) == (200, Mode.HARD))
 
 
+async def test_best_effort_has_no_cores_to_lower_and_is_lent_nothing(tmp_path: Path) -> None:
+    quick = LendingSettings(tick_s=0.02, idle_s=0.1)
+    async with a_node(tmp_path) as node, node.agent(resize=QUICK, lending=quick):
+        rest = Container(await node.run(granted("rest", a_share(best_effort=True))))
+        await until(lambda: wants_more(rest, 1000))
+        await publish(node, THROTTLED)
+        await until(lambda: rest.card.lent_permille == 0)
+        assert cores(rest.card) == (0, Mode.ELASTIC)
+        await publish(node, RESTORED)
+        await until(lambda: wants_more(rest, 1000))
+
+
 async def test_a_throttled_container_is_lent_nothing_and_its_cores_are_lent(
     tmp_path: Path,
 ) -> None:

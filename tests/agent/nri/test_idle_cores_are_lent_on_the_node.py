@@ -12,7 +12,7 @@ from tessera_agent.containers.hook_files import ContainerKey
 from tessera_agent.lending.settings import LendingSettings
 from tessera_core.dialect_kit.readings import ProcessReading
 from tessera_core.hook import limits_file, usage_file
-from tessera_core.hook.limits_file import CardLimit, Flag, HookLimits, Mode
+from tessera_core.hook.limits_file import CardFlag, CardLimit, Flag, HookLimits, Mode
 from tessera_core.hook.records import HEAD
 from tessera_kubelet.nri.types import Adjustment, PodSandbox
 from tessera_runtime.errors import ApiRefused
@@ -93,6 +93,32 @@ async def test_idle_cores_go_to_the_neighbour_and_come_back(tmp_path: Path) -> N
 def lent(name: str) -> str:
     labels = f'card="GPU-0",container="main",namespace="team",pod="{name}"'
     return f"tessera_agent_container_lent_percent{{{labels}}}"
+
+
+async def test_best_effort_has_what_the_owner_leaves_and_no_more(tmp_path: Path) -> None:
+    async with a_node(tmp_path) as node, node.agent(lending=QUICK) as agent:
+        owner = Container(await node.run(granted("owner", a_share(cores_percent=100))))
+        rest = Container(await node.run(granted("rest", a_share(best_effort=True))))
+        assert (rest.card.mode, rest.card.cores_permille) == (Mode.ELASTIC, 0)
+        assert CardFlag.REST in rest.card.flags
+        assert CardFlag.REST not in owner.card.flags
+        await until(lambda: wants_more(rest, 1000) and metric(agent, lent("rest")) == 100)
+        owner.works()
+        await until(lambda: rest.card.lent_permille == 0)
+        assert (rest.card.mode, rest.card.cores_permille) == (Mode.ELASTIC, 0)
+
+
+async def test_where_lending_is_off_best_effort_is_no_container_without_a_limit(
+    tmp_path: Path,
+) -> None:
+    off = LendingSettings(enabled=False, tick_s=0.02)
+    async with a_node(tmp_path) as node, node.agent(lending=off) as agent:
+        rest = Container(await node.run(granted("rest", a_share(best_effort=True))))
+        for _ in range(20):
+            rest.works(throttled=True)
+            await agent.lending.tick()
+        assert (rest.card.mode, rest.card.lent_permille) == (Mode.ELASTIC, 0)
+        assert CardFlag.REST in rest.card.flags
 
 
 async def test_a_loan_is_short_and_is_renewed(tmp_path: Path) -> None:

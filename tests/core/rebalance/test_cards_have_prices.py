@@ -73,6 +73,20 @@ def priced(pricer: CardPricer, smoother: Smoother, now: float, **holders: float)
     return pricer.price(seen, granted(**holders))
 
 
+def test_what_best_effort_wants_costs_nobody_and_makes_no_class() -> None:
+    smoother, pricer = Smoother(), CardPricer()
+    now = measure(smoother, a_use("a", 30), a_use("rest", 60), for_s=600)
+    seen = smoother.node(NODE, now)
+    assert seen is not None
+    holders = granted(a=50, rest=0)
+    holders |= {key("rest"): replace(holders[key("rest")], best_effort=True)}
+    node = pricer.price(seen, holders)
+    alone = CardPricer().price(seen, granted(a=50))
+    assert node.cards["GPU-0"].prices == alone.cards["GPU-0"].prices
+    assert node.cards["GPU-0"].holders == 2
+    assert [want.cores_percent for want in node.wants] == [50]
+
+
 def test_a_pod_counts_from_the_moment_that_it_holds_a_share() -> None:
     smoother, pricer = Smoother(), CardPricer()
     now = measure(smoother, a_use("a", 30), for_s=60)

@@ -6,7 +6,7 @@ from tessera_core.usage.hints import HintBuilder, SignificantChanges, is_signifi
 from tessera_core.usage.lending_terms import Holders
 from tessera_core.usage.smoother import Smoother
 from tessera_schema.messages.hints import CardHint, NodeHints, decode_hints, encode_hints
-from tests.core.rebalance.measured import AT, GIB, NODE, a_use, granted, measure
+from tests.core.rebalance.measured import AT, GIB, NODE, a_use, granted, key, measure
 
 
 def reported(smoother: Smoother, holders: Holders, now: float) -> NodeHints:
@@ -52,6 +52,13 @@ def test_who_waits_for_gpu_time_makes_a_card_contended() -> None:
         a_use("a", 50, throttled_percent=60), a_use("b", 5), holders=granted(a=50, b=40)
     )
     assert card.contended_percent == 60
+
+
+def test_what_best_effort_uses_and_waits_for_is_nothing_to_others() -> None:
+    holders = granted(a=50, rest=0)
+    holders |= {key("rest"): replace(holders[key("rest")], best_effort=True)}
+    card = the_card(a_use("a", 20), a_use("rest", 75, throttled_percent=80), holders=holders)
+    assert (card.busy_percent, card.contended_percent, card.idle_cores_percent) == (20, 0, 30)
 
 
 def test_who_waits_because_its_cores_were_lowered_does_not() -> None:

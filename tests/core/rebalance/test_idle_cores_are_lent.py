@@ -100,6 +100,47 @@ def test_an_owner_that_uses_little_lends_the_rest_after_a_while() -> None:
     assert card.decided.loans["busy"] == 0
 
 
+def rest(key: str, **more: object) -> CounterSample:
+    return a(key, 0, rest=True, **more)
+
+
+HUNGRY = Doing(use=10, throttled=True)
+
+
+def test_best_effort_has_all_that_an_idle_owner_leaves_and_nothing_from_its_launch_on() -> None:
+    card = Card(a("owner", 1000), rest("rest"))
+    card.ticks(2.0, rest=HUNGRY)
+    assert card.decided.loans == {"owner": 0, "rest": 1000}
+    card.tick(rest=Doing(use=1000), owner=Doing(use=1))
+    assert card.decided.loans["rest"] == 0
+
+
+def test_best_effort_shares_in_equal_parts() -> None:
+    card = Card(a("owner", 400), rest("one"), rest("two"), rest("calm"))
+    busy = {"owner": Doing(use=400, throttled=True), "one": HUNGRY, "two": HUNGRY}
+    assert card.ticks(2.0, **busy).loans == {"owner": 600, "one": 0, "two": 0, "calm": 0}
+    busy["owner"] = Doing(use=400)
+    loans = card.ticks(4.0, **busy).loans
+    assert loans["one"] == loans["two"] > 200
+    assert loans["calm"] == 0
+
+
+def test_best_effort_comes_after_neighbours_that_were_granted_cores() -> None:
+    card = Card(a("owner", 500), a("busy", 300), rest("rest"))
+    card.ticks(1.0, busy=Doing(use=300, throttled=True), rest=HUNGRY)
+    assert card.decided.loans == {"owner": 0, "busy": 700, "rest": 0}
+    bounded = Card(a("owner", 500), a("busy", 300, most_permille=500), rest("rest"))
+    bounded.ticks(1.0, busy=Doing(use=300, throttled=True), rest=HUNGRY)
+    assert bounded.decided.loans == {"owner": 0, "busy": 200, "rest": 500}
+
+
+def test_best_effort_holds_nobody() -> None:
+    card = Card(rest("rest", priority=0), a("owner", 500, priority=1))
+    assert card.ticks(1.0, rest=HUNGRY, owner=Doing(use=100)).held == frozenset()
+    other = Card(rest("rest", priority=1), a("owner", 500, priority=0))
+    assert other.ticks(1.0, rest=HUNGRY, owner=Doing(use=100)).held == {"rest"}
+
+
 def test_who_is_not_paused_is_lent_nothing() -> None:
     card = Card(a("owner", 500), a("calm", 300))
     card.ticks(3.0, calm=Doing(use=100))
@@ -249,10 +290,11 @@ doings = st.builds(
 def cards(draw: st.DrawFn) -> list[CounterSample]:
     left, made = FULL, []
     for name in "abcde"[: draw(st.integers(1, 5))]:
-        granted = draw(st.integers(0, left))
+        rest = draw(st.booleans())
+        granted = draw(st.integers(0, min(left, 20) if rest else left))
         left -= granted
         most, priority = draw(st.integers(0, 1200)), draw(st.none() | st.integers(0, 2))
-        made.append(a(name, granted, most_permille=most, priority=priority))
+        made.append(a(name, granted, rest=rest, most_permille=most, priority=priority))
     return made
 
 
@@ -288,7 +330,8 @@ def test_who_wakes_finds_all_of_its_own(
         card.tick(**{key: doing for key, doing in play.items() if key in card.now})
     card.ticks(10.0)
     for owner in readings:
-        if 0 < owner.granted_permille < FULL and owner.key not in card.decided.held:
+        bound = not owner.rest and 0 < owner.granted_permille < FULL
+        if bound and owner.key not in card.decided.held:
             card.tick(**{owner.key: Doing(use=1)})
             others = sum(loan for key, loan in card.decided.loans.items() if key != owner.key)
             assert others <= FULL - owner.granted_permille

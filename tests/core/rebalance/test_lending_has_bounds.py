@@ -50,6 +50,14 @@ def test_or_switch_it_off() -> None:
     assert bounds_of(granted(a=30, b=70), a_use("a"), a_use("b"), rules=rules) == {"a": 30, "b": 70}
 
 
+def test_best_effort_is_bounded_as_well_and_fills_no_card() -> None:
+    holders = with_(granted(a=30, b=70, rest=0), "rest", best_effort=True)
+    uses = (a_use("a", 0), a_use("b", 0), a_use("rest", 97))
+    assert bounds_of(holders, *uses) == {"a": 100, "b": 100, "rest": 100}
+    assert bounds_of(holders, a_use("a", 30), a_use("b", 68), a_use("rest", 2))["rest"] == 0
+    assert bounds_of(holders, *uses, rules=LendingRules(on=False))["rest"] == 0
+
+
 def test_containers_without_a_limit_need_no_bound() -> None:
     assert bounds_of(granted(a=0, b=100, c=30), a_use("a"), a_use("b"), a_use("c")) == {"c": 100}
 

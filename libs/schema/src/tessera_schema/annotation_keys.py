@@ -51,9 +51,12 @@ ORDERS: Final = ("pack", "dialect")
 CLASS_KEY: Final = "tessera.dev/class"
 """On a pod, by its owner: one of `CLASSES`."""
 GUARANTEED: Final = "guaranteed"
-CLASSES: Final = (GUARANTEED, "burstable")
+BURSTABLE: Final = "burstable"
+BEST_EFFORT: Final = "best-effort"
+CLASSES: Final = (GUARANTEED, BURSTABLE, BEST_EFFORT)
 """`guaranteed`: all memory of its shares lies on the card, also where more of a card can be granted
-than it has; `burstable`, or none: a part of it may lie in the host's memory there."""
+than it has; `burstable`, or none: a part of it may lie in the host's memory there; `best-effort`:
+like that, and it is granted no cores: it has the card's time that others leave."""
 OWNER_KEYS: Final = frozenset({
     REBALANCE_KEY, CHECKPOINT_KEY, CHECKPOINTED_KEY, PREEMPTIBLE_KEY, LEAST_MEMORY_KEY, LENDING_KEY,
     ORDER_KEY, CLASS_KEY,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -34,6 +34,9 @@ class Share(Struct, frozen=True, kw_only=True):
     resident_bytes: int | UnsetType = UNSET
     """How much of the memory may lie on the card, where more of the card can be granted than it
     has; the rest may lie in the host's memory. Unset = all of it."""
+    best_effort: Literal[True] | UnsetType = UNSET
+    """True = no cores are granted: the container has the card's time that others leave. Unset = it
+    has its cores, and where they are 0 no limit of them."""
 
     @property
     def on_card_bytes(self) -> int:

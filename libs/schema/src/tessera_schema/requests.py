@@ -175,6 +175,8 @@ class Request(Struct, frozen=True, kw_only=True):
     guaranteed: bool = False
     """All of the memory lies on the card, also where more of it can be granted than it has. A
     percentage is one of what it has."""
+    best_effort: bool = False
+    """No cores are granted: it has the card's time that others leave."""
     exclusive: bool = False
     """The cards must be idle and stay the container's own."""
     owns_whole_cores: bool = False

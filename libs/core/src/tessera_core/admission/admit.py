@@ -9,7 +9,7 @@ Two dialects that then ask for one vendor's cards are refused: their rules would
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from tessera_core.admission.allowances import NOTHING, Allowed
 from tessera_core.admission.choice_keys import misspelt_choices
 from tessera_core.admission.foreign_resources import foreign_resources
 from tessera_core.admission.isolation import isolation_breach
+from tessera_core.admission.pod_class import PodClass, class_of, with_class
 from tessera_core.admission.pod_size import oversize
 from tessera_core.admission.zero_amounts import without_zeros
 from tessera_core.dialect_kit.amounts import InvalidField
@@ -30,7 +31,6 @@ from tessera_schema.annotation_keys import (
     CLASS_KEY,
     CLASSES,
     GROUP,
-    GUARANTEED,
     ORDER_KEY,
     ORDERS,
     OWNER_KEYS,
@@ -53,6 +53,14 @@ class AdmittedPod(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
+class _Requested(Struct, frozen=True):
+    """What is asked for, before it is put together."""
+
+    admitted: Mapping[str, Admitted]
+    class_: PodClass
+    containers: Mapping[int, ContainerRequest]
+
+
 def admit(
     registry: DialectRegistry, pod: Pod, *, runs: bool = False, allowed: Allowed = NOTHING
 ) -> AdmittedPod | Rejected | None:
@@ -71,13 +79,10 @@ def admit(
     if refusal is not None:
         return refusal
     pod, stripped = strip_results(registry, pod)
-    admitted: dict[str, Admitted] = {}
-    for name in claims:
-        answer = _admitted(registry.dialects[name], pod)
-        if isinstance(answer, Rejected):
-            return answer
-        admitted[name] = answer
-    admission = _together(pod, admitted, claims, stripped)
+    asked = _requested(registry, pod, claims, runs=runs)
+    if isinstance(asked, Rejected):
+        return asked
+    admission = _together(pod, asked, claims, stripped)
     asks = bool(admission.request.containers)
     refusal = isolation_breach(pod, admission.request, allowed) if asks and not runs else None
     if refusal is not None:
@@ -203,16 +208,13 @@ def _odd_word(pod: Pod) -> Rejected | None:
             return Rejected(
                 field=f"metadata.annotations[{key}]",
                 value=said,
-                remedy=f"write {' or '.join(words)}, or leave it out",
+                remedy=f"write {_any_of(words)}, or leave it out",
             )
     return None
 
 
-def _of_class(pod: Pod, container: ContainerRequest) -> ContainerRequest:
-    if pod.metadata.annotations.get(CLASS_KEY) != GUARANTEED:
-        return container
-    guaranteed = tuple(replace(one, guaranteed=True) for one in container.requests)
-    return replace(container, requests=guaranteed)
+def _any_of(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _admitted(dialect: Dialect, pod: Pod) -> Admitted | Rejected:
@@ -222,12 +224,26 @@ def _admitted(dialect: Dialect, pod: Pod) -> Admitted | Rejected:
         return e.rejected
 
 
-def _together(
-    pod: Pod,
-    admitted: Mapping[str, Admitted],
-    claims: Mapping[str, Claim],
-    stripped: tuple[str, ...],
-) -> AdmittedPod:
+def _requested(
+    registry: DialectRegistry, pod: Pod, claims: Mapping[str, Claim], *, runs: bool
+) -> _Requested | Rejected:
+    """What all of its dialects make of the pod, of its class. A pod that `runs` and cannot be of
+    the class that it names is of none."""
+    admitted: dict[str, Admitted] = {}
+    for name in claims:
+        answer = _admitted(registry.dialects[name], pod)
+        if isinstance(answer, Rejected):
+            return answer
+        admitted[name] = answer
+    requests = _together_by_position(admitted)
+    classed = with_class(registry, pod, class_of(registry, pod, admitted), requests)
+    if not isinstance(classed, Rejected):
+        return _Requested(admitted, *classed)
+    return _Requested(admitted, PodClass(), requests) if runs else classed
+
+
+def _together_by_position(admitted: Mapping[str, Admitted]) -> dict[int, ContainerRequest]:
+    """Containers' requests, of all dialects together."""
     requests: dict[int, ContainerRequest] = {}
     for answer in admitted.values():
         for container in answer.containers:
@@ -235,13 +251,23 @@ def _together(
             requests[container.position] = (
                 replace(had, requests=had.requests + container.requests) if had else container
             )
+    return requests
+
+
+def _together(
+    pod: Pod,
+    asked: _Requested,
+    claims: Mapping[str, Claim],
+    stripped: tuple[str, ...],
+) -> AdmittedPod:
+    admitted, requests = asked.admitted, asked.containers
     changes: dict[str, list[ContainerChange]] = {}
     for answer in admitted.values():
         for name, change in answer.changes.items():
             changes.setdefault(name, []).append(change)
     named = {name for claim in claims.values() for name in claim.fields}
     warnings = [w for answer in admitted.values() for w in answer.warnings]
-    warnings += pod_groups.warnings(pod) if requests else ()
+    warnings += (*pod_groups.warnings(pod), *asked.class_.warnings) if requests else ()
     if stripped:
         warnings.append(f"annotations {', '.join(stripped)} are written by the scheduler: removed")
     meta, host = pod.metadata, host_requests.of_pod(pod)
@@ -250,7 +276,7 @@ def _together(
             namespace=meta.namespace or "default",
             name=meta.name,
             uid=meta.uid,
-            containers=tuple(_of_class(pod, requests[i]) for i in sorted(requests)),
+            containers=tuple(requests[i] for i in sorted(requests)),
             cpu_milli=host.cpu_milli,
             memory_bytes=host.memory_bytes,
         ),

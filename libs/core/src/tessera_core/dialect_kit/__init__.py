@@ -54,6 +54,7 @@ from tessera_core.dialect_kit.contract import (
     Rejected,
     Vendor,
     claim_by_name,
+    never_best_effort,
 )
 from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV, core_policy
 from tessera_core.dialect_kit.lending_terms import (
@@ -207,6 +208,7 @@ __all__ = [
     "hami_core_log_level",
     "integer_quantity",
     "invalid_field",
+    "never_best_effort",
     "numbered_card_id",
     "parse_amount",
     "parse_memory_amount",

@@ -196,6 +196,11 @@ def _nothing_recorded(_pod: Pod, _cards: Sequence[Card]) -> RecordedShares | Non
     return None
 
 
+def never_best_effort(_pod: Pod) -> str:
+    """Of a dialect that has no word for it."""
+    return ""
+
+
 def _no_injection(_placed: Placed, _container: Container) -> Injection:
     return Injection()
 
@@ -284,6 +289,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     over what the vendor gives."""
     lending_terms: Callable[[WrittenTerms], LendingTerms] = plain_terms
     """On what terms a container that speaks it takes part in lending. Never raises."""
+    best_effort: Callable[[Pod], str] = never_best_effort
+    """What of a pod that names no class says that it is a best-effort one, such as its priority
+    class; empty = nothing does. Never raises."""
     lending_env: frozenset[str] = frozenset()
     """Variables that `lending_terms` reads."""
     log_level: Callable[[Mapping[str, str]], int] = no_log_level

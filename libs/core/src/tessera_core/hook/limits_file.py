@@ -20,6 +20,9 @@ PATH: Final = "/usr/local/tessera/limits"
 """Where the hook looks for it, in the container."""
 SEQUENCE_AT: Final = HEAD.offsets["sequence"]
 
+LEAST_PERMILLE: Final = 10
+"""Of the card's time, which a container has that lives on what others leave when they leave
+nothing: a launch must come to an end."""
 _CARD_AT: Final = 512
 _CONTAINER_BYTES: Final = 128
 _UINT32: Final = (1 << 32) - 1
@@ -76,6 +79,8 @@ class CardFlag(IntFlag):
     NONE = 0
     OVERSUBSCRIBE = 1
     CHARGE_OVERHEAD = 2
+    REST = 4
+    """Elastic, of what others leave alone: `cores_permille` is a floor, and 0 is none."""
 
 
 class CardLimit(Struct, frozen=True, kw_only=True):

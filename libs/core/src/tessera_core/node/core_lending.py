@@ -14,6 +14,9 @@ namespace that matter less are held. Those of other namespaces are held only whe
 allowed it, and an owner of cores then has them back after a bounded time. Containers without a
 priority neither hold nor are held. Who launches is what a container says of itself: it counts as
 active only where the driver saw it work.
+
+Best-effort containers come last: they share in equal parts what claims and loans to others leave,
+and hold nobody.
 """
 
 from __future__ import annotations
@@ -75,6 +78,8 @@ class CounterSample(Struct, frozen=True, kw_only=True):
     """Its priority counts in other namespaces than its own as well."""
     works: bool = True
     """False = the driver saw nothing of the work that the counters below count."""
+    rest: bool = False
+    """Best-effort: it has what the others leave. `granted_permille` is a floor, and 0 is none."""
     lends: bool = True
     """False = all of its own is kept for it, whatever it uses."""
     lent_permille: int = 0
@@ -190,7 +195,7 @@ class _Followed:
         """The loan that it can use, in permille."""
         granted = _granted(now)
         most = min(now.most_permille, FULL) - granted
-        if most <= 0 or not 0 < now.granted_permille < FULL:
+        if most <= 0 or not (now.rest or 0 < now.granted_permille < FULL):
             return 0
         if self.hungry:
             return most
@@ -213,8 +218,7 @@ class Lender:
         held = self._paused(readings, at_s)
         claimed = sum(self._known[r.key].claim for r in readings if r.key not in held)
         wanted = {r.key: self._known[r.key].wants(r) for r in readings if r.key not in held}
-        weights = {r.key: _granted(r) for r in readings}
-        shared = _shared(max(FULL - claimed, 0), wanted, weights)
+        shared = _by_class(readings, wanted, max(FULL - claimed, 0))
         loans = {r.key: _rounded(shared.get(r.key, 0), r.lent_permille) for r in readings}
         calm = not held and not any(wanted.values()) and not any(r.lent_permille for r in readings)
         return LendingDecision(loans=loans, held=held, calm=calm)
@@ -252,13 +256,15 @@ class Lender:
 
 
 def _goes_before(one: CounterSample, other: CounterSample) -> bool:
-    if one.priority is None or other.priority is None:
+    if one.rest or one.priority is None or other.priority is None:
         return False
     return one.priority < other.priority
 
 
 def _granted(reading: CounterSample) -> int:
     """What the container may use without a loan; one without a limit, all."""
+    if reading.rest:
+        return min(reading.granted_permille, FULL)
     return reading.granted_permille if 0 < reading.granted_permille < FULL else FULL
 
 
@@ -268,6 +274,18 @@ def _went_back(before: CounterSample, now: CounterSample) -> bool:
         or now.throttled_ns < before.throttled_ns
         or now.gpu_ns + _SECOND < before.gpu_ns  # what was predicted is corrected both ways
     )
+
+
+def _by_class(
+    readings: Sequence[CounterSample], wanted: Mapping[str, float], pool: float
+) -> dict[str, float]:
+    """The pool among those that were granted cores, by these; what is left then among the others,
+    in equal parts."""
+    weights = {r.key: _granted(r) for r in readings if r.key in wanted and not r.rest}
+    first = _shared(pool, {key: wanted[key] for key in weights}, weights)
+    others = {r.key: 1 for r in readings if r.key in wanted and r.rest}
+    left = pool - sum(first.values())
+    return first | _shared(left, {key: wanted[key] for key in others}, others)
 
 
 def _shared(

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.hook.limits_file import CardLimit, HookLimits, Mode
+from tessera_core.hook.limits_file import LEAST_PERMILLE, CardFlag, CardLimit, HookLimits, Mode
 from tessera_core.hook.records import uuid_key
 from tessera_core.hook.usage_file import (
     CONTEXT,
@@ -202,7 +202,7 @@ def _explained(limit: CardLimit, slots: tuple[SlotUse, ...], tolerance: Toleranc
 def _unlimited(limit: CardLimit, tolerance: Tolerance) -> bool:
     whole = tolerance.card_bytes.get(uuid_key(limit.uuid), 1 << 62)
     memory = limit.memory_bytes == 0 or limit.memory_bytes >= whole
-    return memory and not 0 < limit.cores_permille < _FULL
+    return memory and not is_limited(limit)
 
 
 def _cores_limit(limit: CardLimit, wall_ns: int) -> float:
@@ -210,7 +210,7 @@ def _cores_limit(limit: CardLimit, wall_ns: int) -> float:
         return 0
     lent = limit.mode is Mode.ELASTIC and wall_ns < limit.lent_until_ns
     permille = limit.cores_permille + (limit.lent_permille if lent else 0)
-    return min(permille, _FULL) / 10
+    return min(max(permille, LEAST_PERMILLE), _FULL) / 10
 
 
 def _records(look: UsageSample) -> tuple[CardRecord, ...]:
@@ -246,7 +246,8 @@ def _context(slot: SlotUse) -> int:
 
 def is_limited(limit: CardLimit) -> bool:
     """Whether the container may have only a part of the card's time, loans aside."""
-    return limit.mode is not Mode.OFF and 0 < limit.cores_permille < _FULL
+    rest = bool(limit.flags & CardFlag.REST)
+    return limit.mode is not Mode.OFF and (rest or 0 < limit.cores_permille < _FULL)
 
 
 def measured(limit: CardLimit, busy_ns: int, counted_ns: int, wall_ns: int) -> CardLimit:

@@ -327,6 +327,7 @@ def _share_of(part: Part, view: NodeView, i: int, need: CardNeeds) -> Share:
         cores_percent=percent(int(at(need.cores, i))),
         exclusive=bool(at(need.alone, i)),
         resident_bytes=_resident(memory, card, part.request, alone=bool(at(need.alone, i))),
+        best_effort=part.request.best_effort or UNSET,
     )
 
 

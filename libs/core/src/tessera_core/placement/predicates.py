@@ -48,7 +48,8 @@ def amounts(request: Request, cards: CardColumns, models: NameTable) -> CardNeed
     if request.equal_parts is not None:
         parts = request.equal_parts or np.maximum(cards.slots, 1)
         memory = cards.memory_total // parts // unit * unit
-        return CardNeeds(memory, cards.cores_total // parts, request.exclusive)
+        cores = 0 if request.best_effort else cards.cores_total // parts
+        return CardNeeds(memory, cores, request.exclusive)
     if memory and request.memory_sizes:
         memory, unfit = sizes_on(request, cards, models)
     elif not memory and request.memory_percent:

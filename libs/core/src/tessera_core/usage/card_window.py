@@ -17,7 +17,7 @@ from tessera_schema.messages.device_reports import CardUse, NodeUsage
 
 _LONGEST_S: Final = 60.0
 """An interval that claims to be longer is not believed to be."""
-_CROWDED_FROM: Final = 90.0
+CROWDED_FROM: Final = 90.0
 """Percent of GPU time from which several active containers may be in each other's way; at 100 they
 surely are."""
 _ACTIVE: Final = 1.0
@@ -103,7 +103,7 @@ class CardWindow:
         ids = tuple(busy)
         load = np.fromiter(busy.values(), np.float64, len(ids))
         several = np.fromiter((active.get(card, 0) > 1 for card in ids), np.bool_, len(ids))
-        crowded = np.clip((load - _CROWDED_FROM) / (100 - _CROWDED_FROM) * 100, 0, 100) * several
+        crowded = np.clip((load - CROWDED_FROM) / (100 - CROWDED_FROM) * 100, 0, 100) * several
         middle = np.full(len(ids), span.at - span.covered / 2)
         averages = np.stack([load, load, middle, middle], axis=1)
         self._cards.take(

@@ -6,6 +6,7 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
+from tessera_core.usage.card_window import CROWDED_FROM
 from tessera_core.usage.lending_bounds import LendingRules, card_bounds, is_full
 from tessera_core.usage.lending_terms import GrantedShare, Holders
 from tessera_core.usage.priced_cards import CardPricer, PricedCard
@@ -62,21 +63,32 @@ class HintBuilder:
 
 
 def card_hint(card: SmoothCard, holders: Holders, priced: PricedCard = _UNPRICED) -> CardHint:
-    """One card, with what its containers were granted and do not use."""
-    idle_cores, idle_memory, waits = 0.0, 0, card.crowded_percent
+    """One card, with what its containers were granted and do not use. What best-effort containers
+    use and want counts nothing: it is there for others."""
+    idle_cores, idle_memory, waits, rest = 0.0, 0, 0.0, 0.0
     for one in card.containers:
         held = holders.get(one.key, _NOTHING)
         idle_cores += max(0.0, held.cores_percent - one.cores_percent)
         idle_memory += max(0, held.memory_bytes - one.memory_peak_bytes)
-        if not _is_lowered(one, held):
+        if held.best_effort:
+            rest += one.cores_percent
+        elif not _is_lowered(one, held):
             waits = max(waits, one.waiting_percent)
+    busy = max(card.busy_percent - rest, 0.0)
+    waits = max(waits, _crowded(card, busy) if rest else card.crowded_percent)
     return CardHint(
-        card=card.card, busy_percent=round(card.busy_percent, 1),
+        card=card.card, busy_percent=round(busy, 1),
         contended_percent=round(waits, 1), idle_cores_percent=round(min(idle_cores, 100), 1),
         idle_memory_bytes=idle_memory, trend_percent=round(card.trend_percent, 1),
         confidence=round(card.confidence, 2), expected_percent=priced.expected_percent,
         prices=priced.prices, holders=priced.holders,
     )  # fmt: skip
+
+
+def _crowded(card: SmoothCard, busy_percent: float) -> float:
+    """How crowded the card would be if it were only so busy, at most."""
+    crowded = (busy_percent - CROWDED_FROM) / (100 - CROWDED_FROM) * 100
+    return min(max(crowded, 0.0), card.crowded_percent)
 
 
 def _is_lowered(one: SmoothContainer, held: GrantedShare) -> bool:

@@ -40,6 +40,7 @@ def is_full(card: SmoothCard, holders: Holders, rules: LendingRules, *, was: boo
     used = sum(
         min(c.cores_percent, holders.get(c.key, _NOTHING).cores_percent or _WHOLE)
         for c in card.containers
+        if not holders.get(c.key, _NOTHING).best_effort
     )
     return used >= (rules.resume_percent if was else rules.stop_percent)
 
@@ -55,7 +56,7 @@ def card_bounds(
             most_cores_percent=_most(own, [h for _, h in held if h is not own], rules, full=full),
         )
         for one, own in held
-        if 0 < own.cores_percent < _WHOLE
+        if own.best_effort or 0 < own.cores_percent < _WHOLE
     )  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def _most(
     if full or not (rules.on and own.lends):
         return own.cores_percent
     kept = sum(h.cores_percent for h in others if _goes_before(h, own) or not h.lends)
-    said = own.most_cores_percent
+    said = None if own.best_effort else own.most_cores_percent
     highest = rules.most_cores_percent if said is None else said
     return max(own.cores_percent, min(highest, _WHOLE - kept))
 
@@ -74,4 +75,4 @@ def _most(
 def _goes_before(other: GrantedShare, own: GrantedShare) -> bool:
     if other.priority is None or own.priority is None or other.namespace != own.namespace:
         return False
-    return other.priority < own.priority
+    return not other.best_effort and other.priority < own.priority

@@ -22,6 +22,8 @@ class GrantedShare(Struct, frozen=True, kw_only=True):
     memory_bytes: int = 0
     cores_percent: float = 0
     """0 = no promise, and no limit."""
+    best_effort: bool = False
+    """True = it has the time that others leave: what it wants costs them nothing."""
     lends: bool = True
     """False = its pod takes no part in lending."""
     most_cores_percent: float | None = None
@@ -49,7 +51,8 @@ def granted_shares_of(
         terms = terms_of(registry.readers, (share.dialect,), WrittenTerms(pod=pod, env=env))
         held[grant.uid, share.container, share.card] = GrantedShare(
             namespace=grant.namespace, memory_bytes=share.memory_bytes,
-            cores_percent=share.cores_percent, lends=terms.lends,
-            most_cores_percent=terms.most_percent, priority=terms.priority, owner=owner,
+            cores_percent=share.cores_percent, best_effort=bool(share.best_effort),
+            lends=terms.lends, most_cores_percent=terms.most_percent, priority=terms.priority,
+            owner=owner,
         )  # fmt: skip
     return held

@@ -44,6 +44,8 @@ class _Holder(Struct, gc=False):
     """A pod on one card."""
 
     traits: PodTraits
+    best_effort: bool = False
+    """It has what others leave: nobody loses what it wants, and no pod is alike."""
     shares: int = 0
     wanted: float = 0.0
     """Percent of the card, by what was measured now."""
@@ -101,7 +103,7 @@ class CardPricer:
         found = [
             self.expected.add(samples[key], pod.traits, pod.wanted, seen.at, full=key[1] in full)
             for key, pod in on.items()
-            if pod.measured
+            if pod.measured and not pod.best_effort
         ]
         return any(found)
 
@@ -112,7 +114,8 @@ class CardPricer:
         shares = dict.fromkeys(cards, 0)
         for key, pod in on.items():
             if key[1] in wants:
-                wants[key[1]].append(self.expected.of(samples[key], pod.traits))
+                if not pod.best_effort:
+                    wants[key[1]].append(self.expected.of(samples[key], pod.traits))
                 shares[key[1]] += pod.shares
         return {
             card: PricedCard(
@@ -122,7 +125,8 @@ class CardPricer:
         }
 
     def _wants(self, on: _Pods) -> tuple[ClassWant, ...]:
-        found = {(pod.traits.namespace, pod.traits.cores_percent) for pod in on.values()}
+        traits = (pod.traits for pod in on.values() if not pod.best_effort)
+        found = {(each.namespace, each.cores_percent) for each in traits}
         return tuple(
             ClassWant(
                 namespace=namespace, cores_percent=cores,
@@ -138,7 +142,7 @@ def _pods(seen: SmoothNode, holders: Holders) -> dict[_HeldCard, _Holder]:
     for (uid, _, card), held in holders.items():
         pod = found.get((uid, card))
         if pod is None:
-            pod = found[uid, card] = _Holder(_traits(held))
+            pod = found[uid, card] = _Holder(_traits(held), best_effort=held.best_effort)
         pod.shares += 1
     for one in (one for card in seen.cards for one in card.containers if one.key in holders):
         pod = found[one.uid, one.card]

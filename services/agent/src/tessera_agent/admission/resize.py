@@ -73,6 +73,8 @@ class WantedLimits(Struct, frozen=True, kw_only=True):
             flags=card_flags(self.share) | (limit.flags & CardFlag.CHARGE_OVERHEAD),
         )  # fmt: skip
         own = cores_permille(self.share)
+        if self.share.best_effort:  # its loans end where its namespace is throttled
+            return replace(limit, cores_permille=own, mode=Mode.ELASTIC)
         if self.percent is None and self.lowered:
             return limit
         if self.percent is not None and self.percent < FULL:

@@ -83,13 +83,14 @@ def limits_of(
     unlimited: Collection[str],
 ) -> HookLimits:  # fmt: skip
     """The limits for the hook. A share without cores, or of a card that is among the `unlimited`,
-    is not limited in GPU time; one without memory gets the least that is a limit."""
+    is not limited in GPU time, unless it is a best-effort one; one without memory gets the least
+    that is a limit."""
     cards = tuple(
         CardLimit(
             uuid=share.card, index=share.index, memory_bytes=max(share.memory_bytes, MIB),
             cores_permille=cores_permille(share), priority=terms.priority or 0,
             resident_bytes=resident_bytes(share), flags=card_flags(share),
-            mode=Mode.OFF if share.card in unlimited or not cores_permille(share) else Mode.HARD,
+            mode=cores_mode(share, unlimited=share.card in unlimited),
         )
         for share in shares
     )  # fmt: skip
@@ -115,8 +116,15 @@ def terms_in(
     return terms_of(dialects, [share.dialect for share in shares], written)
 
 
+def cores_mode(share: Share, *, unlimited: bool) -> Mode:
+    """How the hook limits its part of the card's time before anything is lent to it."""
+    if share.best_effort:
+        return Mode.ELASTIC
+    return Mode.OFF if unlimited or not cores_permille(share) else Mode.HARD
+
+
 def cores_permille(share: Share) -> int:
-    """The share's part of the card's time; 0 and 1000 are no limit."""
+    """The share's part of the card's time; 0 and 1000 are no limit, but a best-effort one's."""
     return min(round(share.cores_percent * _PERMILLE), _MOST_PERMILLE)
 
 
@@ -127,8 +135,10 @@ def resident_bytes(share: Share) -> int:
 
 def card_flags(share: Share) -> CardFlag:
     """The hook's switches on one card: memory may lie in the host's where the scheduler granted
-    more of the card than it has, and nowhere else."""
-    return CardFlag.NONE if share.resident_bytes is UNSET else CardFlag.OVERSUBSCRIBE
+    more of the card than it has, and nowhere else; a best-effort container has what others leave of
+    the card's time."""
+    rest = CardFlag.REST if share.best_effort else CardFlag.NONE
+    return rest if share.resident_bytes is UNSET else rest | CardFlag.OVERSUBSCRIBE
 
 
 def _with_contexts(limit: CardLimit) -> CardLimit:
@@ -149,6 +159,6 @@ def cards_below_grant(shares: Sequence[Share], limits: HookLimits) -> frozenset[
     """Cards of which the container may use less of the cores than it was granted."""
     now = {card.uuid: card.cores_permille for card in limits.cards}
     return frozenset(
-        share.card for share in shares
+        share.card for share in shares if not share.best_effort
         if 0 < now.get(share.card, 0) < (cores_permille(share) or _MOST_PERMILLE)
     )  # fmt: skip

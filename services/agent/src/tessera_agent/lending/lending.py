@@ -21,7 +21,7 @@ from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
 from tessera_agent.lending.members import LendingMember, LendingMembers
 from tessera_agent.lending.settings import LendingSettings
 from tessera_agent.usage.usage_counters import OpenUsageFiles
-from tessera_core.hook.limits_file import CardLimit, Flag, HookLimits, Mode
+from tessera_core.hook.limits_file import CardFlag, CardLimit, Flag, HookLimits, Mode
 from tessera_core.node.core_lending import CounterSample, Lender, LendingDecision, LendingTimings
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
@@ -33,6 +33,9 @@ _CALM: Final = 3
 """Ticks that skip a card on which no container is lent to, held, or held back."""
 _OFF_S: Final = 5.0
 """Seconds between ticks where nothing is lent: what another agent left is removed."""
+_REST_TICKS: Final = 2
+"""Ticks in the time of one while a best-effort container has a loan: owners have their cores back
+sooner."""
 _PERMILLE: Final = 10
 _HOLD: Final = int(Flag.HOLD_LAUNCHES)
 _POD: Final = ("namespace", "pod", "container")
@@ -63,14 +66,22 @@ class LendingLoop:
     async def run(self) -> NoReturn:
         """Lend, for ever; nothing is lent and no container held when it ends."""
         loop, settings = asyncio.get_running_loop(), self._settings
-        tick_s = settings.tick_s if settings.enabled else _OFF_S
         try:
             while True:
-                due = loop.time() + tick_s
+                tick_s = settings.tick_s if settings.enabled else _OFF_S
+                due = loop.time() + tick_s / (_REST_TICKS if self._lends_rest() else 1)
                 await self.tick()
                 await asyncio.sleep(max(due - loop.time(), 0))
         finally:
             self._end(loop.time())
+
+    def _lends_rest(self) -> bool:
+        """Whether a best-effort container has a loan."""
+        return any(
+            card.lent_permille and card.flags & CardFlag.REST
+            for held in self._running() if held.files is not None
+            for card in held.files.limits.cards
+        )  # fmt: skip
 
     async def tick(self) -> None:
         """Read the counters once, decide, and write."""
@@ -147,6 +158,7 @@ class LendingLoop:
         return CounterSample(
             key=_name(member.key), priority=member.priority, lends=member.lends,
             namespace=member.namespace, reaches=member.reaches, works=member.works,
+            rest=bool(limit.flags & CardFlag.REST),
             granted_permille=0 if limit.mode is Mode.OFF else limit.cores_permille,
             most_permille=member.most_permille if member.lends else 0,
             lent_permille=_in_force(limit, wall_ns),

@@ -15,7 +15,8 @@ from tessera_agent.lending.bounds import LendingBounds
 from tessera_agent.lending.throttle import FULL as UNTHROTTLED
 from tessera_agent.lending.throttle import ThrottledNamespaces
 from tessera_agent.usage.driver_evidence import DriverEvidence
-from tessera_core.hook.limits_file import Mode
+from tessera_core.dialect_kit.lending_terms import FULL_PERCENT
+from tessera_core.hook.limits_file import CardFlag, CardLimit, Mode
 from tessera_core.node.core_lending import FULL
 
 _PERMILLE: Final = 10
@@ -80,6 +81,8 @@ class LendingMembers:
         for limit in held.files.limits.cards:
             bound = self._bounds.most(held.key, limit.uuid, now)
             most = self._most_percent if bound is None else bound
+            rest = bool(limit.flags & CardFlag.REST)
+            ceiling = FULL_PERCENT if rest else held.terms.ceiling_percent
             if limit.uuid in held.lowered if percent is None else percent < UNTHROTTLED:
                 most = 0
             yield LendingMember(
@@ -87,7 +90,7 @@ class LendingMembers:
                 priority=held.terms.priority, namespace=held.pod.namespace,
                 reaches=self._allowances.count_elsewhere(held.pod.namespace),
                 works=self._evidence.works(held.id, limit.uuid, now),
-                most_permille=round(min(held.terms.ceiling_percent, most) * _PERMILLE),
+                most_permille=round(min(ceiling, most) * _PERMILLE),
             )  # fmt: skip
 
 
@@ -96,8 +99,13 @@ def _is_open(members: Sequence[LendingMember]) -> bool:
     if len({m.priority for m in members if m.priority is not None}) > 1:
         return True
     return any(
-        m.lends and 0 < limit.cores_permille < min(m.most_permille, FULL)
+        m.lends and _least(limit) < min(m.most_permille, FULL)
         for m in members
         for limit in m.files.limits.cards
         if limit.uuid == m.card and limit.mode is not Mode.OFF
     )
+
+
+def _least(limit: CardLimit) -> int:
+    """What it may use without a loan, in permille."""
+    return limit.cores_permille or (0 if limit.flags & CardFlag.REST else FULL)

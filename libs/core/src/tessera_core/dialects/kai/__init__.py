@@ -27,7 +27,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from tessera_core.dialect_kit import Dialect, Example
+from tessera_core.dialect_kit import Dialect, Example, never_best_effort
 from tessera_core.dialects.kai.admission import admit, claim
 from tessera_core.dialects.kai.injection import inject
 from tessera_core.dialects.kai.names import (
@@ -39,6 +39,7 @@ from tessera_core.dialects.kai.names import (
     VENDOR,
 )
 from tessera_core.dialects.kai.names import KaiOptions as Options
+from tessera_core.dialects.kai.preemptible import preemptible
 from tessera_core.dialects.kai.recorded_shares import annotate, recorded_shares
 from tessera_core.dialects.kai.reservations import with_cards_of_groups
 
@@ -62,6 +63,7 @@ def dialect(options: Options) -> Dialect:
         choices=CHOICES,
         claim=partial(claim, options),
         admit=partial(admit, options),
+        best_effort=preemptible if options.preemptible_is_best_effort else never_best_effort,
         annotate=annotate,
         inject=partial(inject, options),
         recorded=partial(recorded_shares, options),

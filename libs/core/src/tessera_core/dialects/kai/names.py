@@ -52,6 +52,10 @@ class KaiOptions(Struct, frozen=True, forbid_unknown_fields=True):
     reservation_namespaces: tuple[str, ...] = ("kai-resource-reservation", "runai-reservation")
     """Where the pods are that hold the shared cards; the second before KAI v0.6.0, and in
     Run:ai."""
+    preemptible_is_best_effort: bool = False
+    """Pods that KAI may preempt, by their label `kai.scheduler/preemptibility` or else by a
+    priority below 100, and that name no class of Tessera's are best-effort: no cores are granted to
+    them. Off, since most of KAI's training pods are preemptible, and run at full speed."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for names that are empty or mean two things."""

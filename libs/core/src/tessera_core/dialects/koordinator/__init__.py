@@ -32,6 +32,7 @@ from tessera_core.dialects.koordinator.names import (
 from tessera_core.dialects.koordinator.names import (
     KoordinatorOptions as Options,
 )
+from tessera_core.dialects.koordinator.priority_classes import priority_class
 from tessera_core.dialects.koordinator.requests import admit, claim
 from tessera_core.dialects.koordinator.result_annotations import annotate, labels, recorded
 
@@ -46,6 +47,7 @@ def dialect(options: Options) -> Dialect:
         resources=frozenset((*options.names.values(), *DEPRECATED.values())),
         shared_names=frozenset((options.resource_whole,)),
         plugin_resources=frozenset((options.resource_shared, options.resource_whole)),
+        best_effort=partial(priority_class, options),
         result_keys=RESULT_KEYS,
         schedulers=(options.scheduler_name,),
         quota={

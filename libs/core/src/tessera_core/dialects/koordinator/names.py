@@ -51,6 +51,11 @@ class KoordinatorOptions(Struct, frozen=True, forbid_unknown_fields=True):
     device_plugin_adaption: bool = False
     """Write bind-timestamp and gpu-minors too, which patched device plugins read: the scheduler's
     feature gate DevicePluginAdaption and its default."""
+    best_effort_priorities: tuple[Literal["koord-mid", "koord-batch", "koord-free"], ...] = (
+        "koord-batch", "koord-free",
+    )  # fmt: skip
+    """Koordinator's priority classes of which pods are best-effort where they name no class of
+    Tessera's: these are promised nothing there either; koord-mid is."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for names that are empty or mean two things, and a relative path."""

@@ -33,12 +33,14 @@ from tessera_core.dialect_kit import (
     claim_by_name,
     core_policy,
     invalid_field,
+    never_best_effort,
 )
 from tessera_core.dialects.volcano import gpushare, ignored, podgroup, vgpu
 from tessera_core.dialects.volcano.inventory import inventories
 from tessera_core.dialects.volcano.names import CHOICES, DIALECT, RESULT_KEYS, VENDOR
 from tessera_core.dialects.volcano.options import VolcanoOptions as Options
 from tessera_core.dialects.volcano.options import settled
+from tessera_core.dialects.volcano.preemptable import preemptable
 from tessera_core.dialects.volcano.recorded_shares import recorded
 
 __all__ = ["Options", "dialect"]
@@ -74,6 +76,7 @@ def dialect(options: Options) -> Dialect:
         inject=partial(_inject, options=made),
         inventory=cards_of,
         recorded=holds,
+        best_effort=preemptable if made.preemptable_is_best_effort else never_best_effort,
         lending_terms=core_policy,
         lending_env=frozenset({CORE_POLICY_ENV}),
         card_settings=_card_settings(made),

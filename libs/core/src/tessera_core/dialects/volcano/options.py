@@ -65,6 +65,9 @@ class VolcanoOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     CUDA_OVERSUBSCRIBE as well, which HAMi-core reads. Source: `deviceCoreScaling`."""
     disable_core_limit: bool = False
     """Give vgpu containers GPU_CORE_UTILIZATION_POLICY=disable. Source: `disableCoreLimit`."""
+    preemptable_is_best_effort: bool = False
+    """Pods that say `volcano.sh/preemptable: "true"` and name no class of Tessera's are
+    best-effort: no cores are granted to them. Off, since Volcano's run at full speed."""
 
     arguments: dict[str, bool | int | float | str | list[Any] | dict[str, Any]] = {}
     """Arguments of the `predicates` or `deviceshare` plugin, as in volcano-scheduler.conf:
