@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from tessera_cli.cluster_state.amounts import age, duration
-from tessera_cli.cluster_state.feed import ClusterFeed
 from tessera_cli.settings import registry
 from tessera_cli.top import snapshot
 from tessera_cli.top.bars import ASCII, BLOCKS, memory_bar
@@ -17,6 +16,7 @@ from tessera_cli.top.keys import keys_in
 from tessera_cli.top.view import Place, TopView, first_view, on_key
 from tessera_core.occupancy.selection import RowOrder
 from tessera_runtime.bus.api import Message
+from tessera_runtime.informers.cluster_feed import ClusterFeed
 from tests.cli.card_cluster import (
     a100,
     card_node,

@@ -13,9 +13,9 @@ import pytest
 from tessera_agent.metrics import AgentMetrics, MetricsSnapshot
 from tessera_cli.cluster_state.agent_metrics import usage_in
 from tessera_cli.cluster_state.agent_reader import find_agents, scrape
-from tessera_cli.cluster_state.feed import ClusterFeed
 from tessera_cli.settings import registry
 from tessera_runtime.errors import ApiForbidden, ApiLost
+from tessera_runtime.informers.cluster_feed import ClusterFeed
 from tessera_runtime.kube.api import NONE, Body, Verb
 from tessera_runtime.metrics import MetricsRegistry
 from tessera_schema.messages.device_reports import CardLoad

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from tessera_cli.cluster_state.agent_metrics import usage_in
-from tessera_cli.cluster_state.feed import ClusterFeed
 from tessera_runtime.errors import ApiForbidden, TesseraError
+from tessera_runtime.informers.cluster_feed import ClusterFeed
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.lists import pages

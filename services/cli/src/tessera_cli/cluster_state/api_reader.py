@@ -12,11 +12,11 @@ import msgspec
 from msgspec import Struct
 
 from tessera_cli.api_objects import ClusterConnection
-from tessera_cli.cluster_state.feed import ClusterFeed, NodeFeed, PodFeed
 from tessera_cli.errors import CommandError
 from tessera_core.occupancy.occupancy import PodAnswer
 from tessera_runtime.background import running_in_background
 from tessera_runtime.errors import ApiForbidden, TesseraError
+from tessera_runtime.informers.cluster_feed import ClusterFeed, NodeFeed, PodFeed
 from tessera_runtime.informers.pods import LIVING
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb

@@ -10,11 +10,11 @@ from typing import Final, NoReturn
 from msgspec.structs import replace
 
 from tessera_cli.bus_connection import check, served_by
-from tessera_cli.cluster_state.feed import ClusterFeed
 from tessera_runtime.background import running_in_background
 from tessera_runtime.bus.api import Bus, Message
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.informers.cluster_feed import ClusterFeed
 from tessera_schema import subjects
 
 NATS_OPTIONS: Final = {

@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from tessera_cli.api_objects import ClusterConnection, open_cluster
 from tessera_cli.cluster_state import agent_reader, api_reader, bus_reader
-from tessera_cli.cluster_state.feed import ClusterFeed
 from tessera_cli.kubeconfig import ClusterTarget
 from tessera_cli.settings import registry
 from tessera_runtime.background import running_in_background
 from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.informers.cluster_feed import ClusterFeed
 
 
 class CardSource(Struct, frozen=True, kw_only=True):

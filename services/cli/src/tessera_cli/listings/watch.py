@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from tessera_cli import forms
 from tessera_cli.cluster_state import bus_reader, documents
 from tessera_cli.cluster_state.card_source import CardSource, following
-from tessera_cli.cluster_state.feed import ClusterFeed
 from tessera_cli.listings import columns, listing
 from tessera_cli.listings.listing import ListedRow, ListingView
 from tessera_cli.screen import console
 from tessera_cli.settings import registry
 from tessera_cli.text import print_notice
+from tessera_runtime.informers.cluster_feed import ClusterFeed
 
 TICK_S: Final = 1.0
 _UNSTEADY: Final = frozenset({"AGE"})

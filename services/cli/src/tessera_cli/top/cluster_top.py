@@ -10,12 +10,12 @@ import time
 from tessera_cli import forms
 from tessera_cli.cluster_state import documents
 from tessera_cli.cluster_state.card_source import CardSource, following, read_cards
-from tessera_cli.cluster_state.feed import ClusterFeed
 from tessera_cli.screen import Screen
 from tessera_cli.settings import registry
 from tessera_cli.top import live, snapshot
 from tessera_cli.top.frame import TopSnapshot
 from tessera_cli.top.view import TopView
+from tessera_runtime.informers.cluster_feed import ClusterFeed
 
 _NO_BUS = "use is not known: name the message bus by --nats, or add --agents"
 
