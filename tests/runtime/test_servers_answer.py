@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tessera_runtime.errors import BadSettings
+from tessera_runtime.http.connections import ConnectionLimits
+from tessera_runtime.http.handover import streams
 from tessera_runtime.http.server import (
     HttpServer,
     HttpSettings,
@@ -61,6 +63,26 @@ async def test_large_bodies_are_taken_up_to_the_limit() -> None:
             assert await answer.text() == "4999999"
         async with session.post(served.url, data=io.BytesIO(b"x" * 5_000_001)) as answer:
             assert answer.status == 413
+
+
+async def test_an_answer_that_streams_outlasts_the_time_of_a_request() -> None:
+    async def stream(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        if request.path == "/streams":
+            streams(request)
+        for _ in range(12):
+            await response.write(b"x")
+            await asyncio.sleep(0.1)
+        return response
+
+    settings = HttpSettings(limits=ConnectionLimits(request_s=0.3))
+    app = application(settings)
+    app.add_routes([web.get("/streams", stream), web.get("/lasts", stream)])
+    async with serving(app, settings) as served:
+        assert await get(f"{served.url}/streams") == (200, "x" * 12)
+        with pytest.raises(aiohttp.ClientError):
+            await get(f"{served.url}/lasts")
 
 
 async def test_a_port_that_is_taken_is_named() -> None:

@@ -14,7 +14,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from tessera_runtime.http.connections import Connections, ServerConnection
+from tessera_runtime.http.connections import Connections, ConnectionStage, ServerConnection
 
 FREE_MOST: Final = 64 * 1024
 """Bytes of a request that need no room: health, metrics and explanations have no bodies."""
@@ -43,6 +43,10 @@ class Handover(asyncio.Protocol):
         transport.set_protocol(self)
         self._inner.connection_made(transport)
         self.data_received(first)
+
+    def streams(self) -> None:
+        """See `streams`."""
+        self._connections.enters(self._peer, ConnectionStage.WHOLE)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
@@ -76,6 +80,16 @@ async def last_answer(_: web.Request, response: web.StreamResponse) -> None:
     """For `on_response_prepare`: says that the connection ends, and has it end."""
     response.force_close()
     response.headers["Connection"] = "close"
+
+
+def streams(request: web.Request) -> None:
+    """Says that the answer goes on for as long as its client reads it: the connection is neither
+    closed for its age nor for another. The handler bounds how many there are, and how long one
+    write may take."""
+    transport = request.transport
+    protocol = transport.get_protocol() if transport is not None else None
+    if isinstance(protocol, Handover):
+        protocol.streams()
 
 
 @web.middleware

@@ -85,12 +85,34 @@ class TokenFile:
         return self._headers
 
 
+class CallerCredentials:
+    """The credentials of somebody who calls us, at our API server. Nothing of this process's own
+    goes along: no token, and no certificate, by which the API server would go first."""
+
+    def __init__(self, own: KubeCredentials, token: str) -> None:
+        """`token` is the caller's."""
+        self.url, self.proxy, self.server_name = own.url, own.proxy, own.server_name
+        self.tls = own.trust if isinstance(own, Kubeconfig) else own.tls
+        self.namespace = ""
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
+        """The header that names the caller."""
+        del renew
+        return self._headers
+
+
 class Kubeconfig:
     """What a kubeconfig says, as kubernetes_asyncio understands it."""
 
-    def __init__(self, loader: Any, configuration: Any, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, loader: Any, configuration: Any, tls: ssl.SSLContext | None,
+        trust: ssl.SSLContext | None,
+    ) -> None:  # fmt: skip
         self.url: str = configuration.host.rstrip("/")
         self.tls = tls
+        self.trust = trust
+        """What to trust, without this process's certificate."""
         self.proxy: str | None = configuration.proxy
         self.server_name: str | None = configuration.tls_server_name
         self.namespace: str = loader.current_context["context"].get("namespace") or ""
@@ -171,7 +193,9 @@ async def _kubeconfig(settings: KubeSettings) -> Kubeconfig:
         ) from e
 
 
-def _loaded(settings: KubeSettings) -> tuple[Any, Any, ssl.SSLContext | None]:
+def _loaded(
+    settings: KubeSettings,
+) -> tuple[Any, Any, ssl.SSLContext | None, ssl.SSLContext | None]:
     from kubernetes_asyncio.client import Configuration
     from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
@@ -182,7 +206,7 @@ def _loaded(settings: KubeSettings) -> tuple[Any, Any, ssl.SSLContext | None]:
     loader = KubeConfigLoader(config, settings.context or None, config_base_path=None)
     configuration = Configuration()
     _load(loader, configuration)
-    return loader, configuration, _configured_tls(configuration)
+    return loader, configuration, _configured_tls(configuration), _trusted(configuration)
 
 
 def _must_have_context(config: Any, settings: KubeSettings) -> None:
@@ -204,11 +228,16 @@ def _load(loader: Any, configuration: Any) -> None:
 
 
 def _configured_tls(configuration: Any) -> ssl.SSLContext | None:
+    context = _trusted(configuration)
+    if context is not None and configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    return context
+
+
+def _trusted(configuration: Any) -> ssl.SSLContext | None:
     if configuration.host.startswith("http://"):
         return None
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
     if not configuration.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
