@@ -22,7 +22,7 @@ settings.load_profile("tessera")
 
 NEVER_BLOCK = (
     "tessera_runtime", "tessera_kubelet", "tessera_scheduler", "tessera_agent", "tessera_quota",
-    "tessera_rebalancer",
+    "tessera_rebalancer", "tessera_console",
 )  # fmt: skip
 
 

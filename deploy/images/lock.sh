@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 
-for service in agent quota rebalancer scheduler; do
+for service in agent console quota rebalancer scheduler; do
     # Our own packages are copied, not installed.
     ours=$(ls -d libs/*/src/tessera_* services/*/src/tessera_* sim/*/src/tessera_* | sed 's|.*/tessera_|--no-emit-package=tessera-|')
     # shellcheck disable=SC2086  (a list of words)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.manifests import KUSTOMIZE, REGISTRY, ROOT, containers, overlay
+from tests.deploy.manifests import KUSTOMIZE, REGISTRY, ROOT, combined, containers, overlay
 
 IMAGES = ROOT / "deploy/images"
 NAMES = tuple(sorted(p.name.removesuffix(".Dockerfile") for p in IMAGES.glob("*.Dockerfile")))
@@ -42,10 +42,10 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_every_image_of_the_manifests_has_a_dockerfile() -> None:
+def test_every_image_of_the_manifests_has_a_dockerfile(tmp_path: Path) -> None:
     own = {
         c.spec["image"].partition(":")[0].removeprefix(f"{REGISTRY}/")
-        for c in containers(overlay("single-node"))
+        for c in containers(combined(tmp_path, ("console",)))
         if "tessera" in c.spec["image"]
     }
     assert own == set(NAMES)

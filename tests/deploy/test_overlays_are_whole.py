@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tessera_agent.settings import AgentSettings
+from tessera_console.settings import ConsoleSettings
 from tessera_core.registry import registry
 from tessera_quota.settings import QuotaSettings
 from tessera_rebalancer.settings import RebalancerSettings
@@ -51,9 +52,10 @@ COMBINATIONS = [
     COMPONENTS,
     tuple(reversed(COMPONENTS)),
 ]
-Settings = AgentSettings | QuotaSettings | RebalancerSettings | SchedulerSettings
+Settings = AgentSettings | ConsoleSettings | QuotaSettings | RebalancerSettings | SchedulerSettings
 SERVICES: Mapping[str, type[Settings]] = {
     "agent": AgentSettings,
+    "console": ConsoleSettings,
     "quota": QuotaSettings,
     "rebalancer": RebalancerSettings,
     "scheduler": SchedulerSettings,

@@ -67,7 +67,8 @@ def test_images_that_the_overlay_runs_are_built_from_what_is_there() -> None:
     tilt = evaluated()
     built = {args[0]: options for args, options in tilt.of("docker_build")}
     assert built.keys() == {
-        f"{REGISTRY}/{service}" for service in ("agent", "quota", "rebalancer", "scheduler")
+        f"{REGISTRY}/{service}"
+        for service in ("agent", "console", "quota", "rebalancer", "scheduler")
     }
     for options in built.values():
         assert Path(options["dockerfile"]).is_file()

@@ -12,7 +12,7 @@ from msgspec import Struct
 from tessera_runtime.settings import variables
 from tests.house.test_pages_hold_together import ROOT, pages
 
-SERVICES = ("scheduler", "agent", "quota", "rebalancer")
+SERVICES = ("scheduler", "agent", "quota", "rebalancer", "console")
 ELSEWHERE = (
     "libs/hook/src/*.c",
     "libs/hook/include/**/*.h",
@@ -25,7 +25,7 @@ FILE = re.compile(
 )
 
 MODULE = re.compile(
-    r"`(tessera_(?:agent|cli|core|embedded|kubelet|quota|rebalancer|runtime|scheduler|schema|testing)"
+    r"`(tessera_(?:agent|cli|console|core|embedded|kubelet|quota|rebalancer|runtime|scheduler|schema|testing)"
     r"(?:\.\w+)+)`"
 )
 
