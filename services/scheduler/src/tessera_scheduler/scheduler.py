@@ -84,6 +84,7 @@ from tessera_scheduler.events import AllocationEvents
 from tessera_scheduler.extender.filter import FilterCalls
 from tessera_scheduler.extender.handlers import Extender
 from tessera_scheduler.extender.requeue import PendingPodRequeuer
+from tessera_scheduler.gang_status.statuses import open_gang_statuses
 from tessera_scheduler.gangs.gates import GateOpener, LeftGates
 from tessera_scheduler.gangs.scheduling import open_gangs
 from tessera_scheduler.leadership.fence import FencingCheck
@@ -106,10 +107,9 @@ class Scheduler:
         kube, registry, settings = environment.kube, environment.registry, environment.settings
         clock, call_s, times = environment.monotonic_clock, settings.kube.call_s, settings.ledger
         self.registry, self.keys, self.monotonic_clock = registry, environment.keys, clock
-        self.metrics = SchedulerMetrics()
 
         # What decides: the ledger and the filter on it
-        self.ledger, self.decisions = Ledger(), DecisionLog()
+        self.ledger, self.decisions, self.metrics = Ledger(), DecisionLog(), SchedulerMetrics()
         packer = Packer(PackingState(reserve=settings.packing.reserve.reserve))
         self.placer = Placer(
             self.ledger.fleet, ScreenCache(), packer if settings.packing.enabled else None
@@ -127,6 +127,7 @@ class Scheduler:
             leadership=self.leadership, clock=clock, schedulers=settings.webhook.schedulers,
             gates=self._gate_opener(),
         )  # fmt: skip
+        self.gang_statuses = open_gang_statuses(environment, self.gangs, self.leadership)
         self.filter = Filter(
             registry, self.ledger, self.placer, self.decisions,
             reservations=self.node_reservations, in_flight=self.in_flight,
@@ -270,7 +271,9 @@ class Scheduler:
     def _make_watches(self, nodes: NodeCache, hosts: HostCapacity) -> Watches:
         environment, settings = self._environment, self._environment.settings
         registry, clock, pod_events = self.registry, self.monotonic_clock, self._pod_events
-        gangs, preemption = self.gangs, self.preemption
+        parts = (self.gangs, self.preemption, self.gang_statuses)
+        followers = [each for each in parts if each is not None]
+        left = () if self.gangs is not None else (LeftGates(self._gate_opener()),)
         nodes_read = asyncio.Event()
         reflectors = ReflectorFactory(
             kube=environment.kube, settings=settings.ledger, calls=settings.kube,
@@ -279,8 +282,7 @@ class Scheduler:
         pod_handler = PodHandler(
             pod_cache=self.pod_cache, reservations=self._reservations,
             in_flight=self._in_flight_tracker, hosts=hosts, relists=self.metrics.relists,
-            clock=clock,
-            others=[each for each in (gangs or LeftGates(self._gate_opener()), preemption) if each],
+            clock=clock, others=[*left, *followers],
         )  # fmt: skip
         node_handler = NodeHandler(
             nodes=nodes, device_states=self._device_states, agent_leases=self._agent_leases,
@@ -301,11 +303,7 @@ class Scheduler:
                     reflectors, QuotaCache(registry, self.ledger), pod_events,
                     self.metrics.relists, settings.quota.gpu_quota,
                 ),
-                *(
-                    watch
-                    for each in (gangs, preemption) if each is not None
-                    for watch in each.watches(reflectors, settings.nodes.selector)
-                ),
+                *(w for e in followers for w in e.watches(reflectors, settings.nodes.selector)),
             ],
             pods=RestartableReflector(
                 lambda: reflectors.make(
@@ -369,6 +367,8 @@ class Scheduler:
             group.create_task(self._lease_watch.run(), name="leases of agents")
             if self.gangs is not None:
                 group.create_task(self.gangs.run(), name="gangs")
+            if self.gang_statuses is not None:
+                group.create_task(self.gang_statuses.run(), name="statuses of gangs")
 
     def _resign(self) -> None:
         """Drop the reservations that were never sent: only the leader may hold them."""

@@ -151,6 +151,10 @@ class GangNodes:
             return made.scratch()
         return made
 
+    def all(self) -> Iterable[Node]:
+        """All nodes, with what they allow."""
+        return self._nodes.values()
+
     def names(self) -> frozenset[str]:
         """All nodes."""
         return frozenset(self._nodes)

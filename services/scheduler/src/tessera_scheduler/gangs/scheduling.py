@@ -83,6 +83,7 @@ class GangScheduling:
         )  # fmt: skip
         self.places, self.nodes = places, nodes
         self._nodes = nodes
+        self.all_nodes = nodes.all
         self._leadership = leadership
         self._clock = clock
         self._settings = settings

@@ -20,6 +20,18 @@ class GangSwitch(StrEnum):
     ON = "on"
 
 
+class GangWrite(StrEnum):
+    """Whose objects' statuses the scheduler writes."""
+
+    PROFILES = "profiles"
+    """Those whose scheduler's name is one of `TESSERA_WEBHOOK_SCHEDULERS`."""
+    VOLCANO = "volcano"
+    """PodGroups and Queues of Volcano."""
+    KOORDINATOR = "koordinator"
+    """PodGroups of Koordinator."""
+    NONE = "none"
+
+
 class GangSettings(Struct, frozen=True, kw_only=True):
     """Whether pods of a gang start together, and how long a start may take."""
 
@@ -39,6 +51,11 @@ class GangSettings(Struct, frozen=True, kw_only=True):
     """Seconds for which a gang has its cards until its first bind call."""
     gather_s: Seconds = 0.05
     """Seconds for which changes are gathered before gangs are looked through."""
+
+    write: tuple[GangWrite, ...] = (GangWrite.PROFILES,)
+    """Whose statuses are written, where gangs start whole. A list with commas between; `none` is
+    written alone. Statuses of Kubernetes' and of the coscheduling plugin's PodGroups are never
+    written: kube-scheduler and the plugin's controller do it."""
 
     @property
     def on(self) -> bool:

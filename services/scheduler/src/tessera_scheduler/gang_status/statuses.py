@@ -1,0 +1,177 @@
+"""Joins what writes statuses back: what is watched for it, and a look at all gangs each second."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from typing import Final, NoReturn
+
+from tessera_core.admission.exempt_pods import scope_of
+from tessera_core.gang_scheduling.attempt import WAITING, GangAttempt
+from tessera_core.gang_status.groups import WRITTEN, GangSituation, StatusGroup
+from tessera_core.gangs.gang import GangOrigin
+from tessera_core.registry.registry import DialectRegistry
+from tessera_runtime import logs
+from tessera_runtime.kube.events import EventRecorder, ObjectRef
+from tessera_runtime.monotonic_clock import MonotonicClock
+from tessera_scheduler.cache.pod_reader import PodSummary
+from tessera_scheduler.cache.reflectors import ReflectorFactory, Watch
+from tessera_scheduler.environment import SchedulerEnvironment
+from tessera_scheduler.gang_status.objects import (
+    GROUPS,
+    StatusGroups,
+    StatusQueues,
+    status_watches,
+)
+from tessera_scheduler.gang_status.pods import GroupPods, ended_pod_watch
+from tessera_scheduler.gang_status.queues import QueueStatusWriter
+from tessera_scheduler.gang_status.timeouts import TimeoutMarks
+from tessera_scheduler.gang_status.writer import GroupStatusWriter
+from tessera_scheduler.gang_status.writes import StatusWrites
+from tessera_scheduler.gangs.scheduling import GangScheduling
+from tessera_scheduler.gangs.settings import GangSettings, GangWrite
+from tessera_scheduler.leadership.leader import Leadership
+
+GATHER_S: Final = 1.0
+"""Seconds for which changes are gathered."""
+OTHER_WRITER: Final = "StatusWrittenByOther"
+"""Reason of the Event on a PodGroup that another scheduler writes."""
+_SLICE: Final = 200
+"""Gangs that are looked through at a time."""
+_PROFILES: Final = {GangOrigin.VOLCANO: "volcano", GangOrigin.KOORDINATOR: "koordinator"}
+"""Whose PodGroups -> the dialect that names their scheduler."""
+_log = logs.named("tessera.scheduler.gangs.status")
+
+
+def written_origins(
+    settings: GangSettings, registry: DialectRegistry, schedulers: Iterable[str]
+) -> Collection[GangOrigin]:
+    """Whose PodGroups are written, where these profiles are served."""
+    if GangWrite.PROFILES not in settings.write:
+        return [each for each in WRITTEN if each.value in settings.write]
+    served = scope_of(registry, schedulers).schedulers
+    return [
+        origin
+        for origin, dialect in _PROFILES.items()
+        if origin.value in settings.write
+        or (dialect in registry.dialects and served & {*registry.dialects[dialect].schedulers})
+    ]
+
+
+def open_gang_statuses(
+    environment: SchedulerEnvironment, gangs: GangScheduling | None, leadership: Leadership
+) -> GangStatuses | None:
+    """What writes the statuses of a scheduler; None where none is to be written."""
+    settings = environment.settings
+    profiles = settings.webhook.schedulers
+    origins = written_origins(settings.gangs, environment.registry, profiles)
+    if gangs is None or not origins:
+        return None
+    return GangStatuses(
+        gangs=gangs, origins=origins, leadership=leadership,
+        writes=StatusWrites(environment.kube, leadership.fence, settings.kube.call_s),
+        clock=environment.monotonic_clock, recorder=environment.recorder,
+    )  # fmt: skip
+
+
+class GangStatuses:
+    """Writes back how gangs stand."""
+
+    def __init__(
+        self,
+        *,
+        gangs: GangScheduling,
+        origins: Collection[GangOrigin],
+        writes: StatusWrites,
+        leadership: Leadership,
+        clock: MonotonicClock,
+        recorder: EventRecorder,
+    ) -> None:
+        """`origins` say whose PodGroups are written."""
+        self.origins = frozenset(origins)
+        self.pods = GroupPods(clock)
+        self._coordinator = gangs.coordinator
+        self._leadership = leadership
+        self._clock = clock
+        self._recorder = recorder
+        self._groups = [StatusGroups(origin) for origin in origins]
+        self._queues = StatusQueues()
+        self._volcano = GangOrigin.VOLCANO in origins
+        self._writer = GroupStatusWriter(
+            groups=self._groups, queues=self._queues, pods=self.pods, nodes=gangs.all_nodes,
+            writes=writes, clock=clock,
+        )  # fmt: skip
+        self._queue_writer = QueueStatusWriter(self._queues, writes, clock)
+        marks = GangOrigin.KOORDINATOR in origins
+        self._timeouts = TimeoutMarks(writes) if marks else None
+
+    @property
+    def others(self) -> int:
+        """How many objects are not written because somebody else writes them."""
+        return self._writer.others + self._queue_writer.others
+
+    def watches(self, reflectors: ReflectorFactory, selector: str) -> list[Watch]:
+        """Watches of PodGroups, queues, and pods that have ended; `selector` is that of nodes."""
+        queues = self._queues if self._volcano else None
+        return [
+            *status_watches(reflectors, self._groups, queues),
+            ended_pod_watch(reflectors, self.pods),
+        ]
+
+    def on_pod_list(self, items: Iterable[PodSummary]) -> None:
+        """Take all pods that have not ended."""
+        self.pods.on_pod_list(items)
+
+    def on_pod(self, item: PodSummary) -> None:
+        """Take a pod that was added or modified."""
+        self.pods.on_pod(item)
+
+    def on_pod_gone(self, item: PodSummary) -> None:
+        """Take a pod that was deleted, or has ended."""
+        self.pods.on_pod_gone(item)
+
+    async def run(self) -> NoReturn:
+        """Write what differs each second while this replica leads, until cancelled."""
+        while True:
+            await asyncio.sleep(GATHER_S)
+            if self._leadership.leads:
+                await self._write()
+
+    async def _write(self) -> None:
+        await self._writer.write(await self._situations(), self._on_other)
+        if self._volcano:
+            await self._queue_writer.write(self._writer.allocated())
+        if self._timeouts is not None:
+            await self._timeouts.write(self._coordinator.bundles(), self._clock.time())
+
+    async def _situations(self) -> dict[str, GangSituation]:
+        now, found = self._clock.time(), dict[str, GangSituation]()
+        for number, known in enumerate(self._coordinator.bundles()):
+            for members in known.bundle.gangs:
+                gang, attempt = members.gang, known.attempt
+                if gang.together or gang.problem:
+                    found[gang.id] = GangSituation(
+                        phase=attempt.phase, reason=self._coordinator.why(gang.id, now),
+                        tried=_tried(attempt),
+                    )  # fmt: skip
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+        return found
+
+    def _on_other(self, group: StatusGroup, other: str) -> None:
+        _log.warning("status is written by somebody else", group=group.id, manager=other)
+        api, version = GROUPS[group.origin]
+        self._recorder.record(
+            ObjectRef(
+                "PodGroup", group.metadata.name, group.namespace, group.metadata.uid,
+                f"{api}/{version}",
+            ),
+            OTHER_WRITER,
+            f"metadata.managedFields: {other} has written the status: Tessera does not write it "
+            "for ten minutes: stop that scheduler, or set TESSERA_GANGS_WRITE=none",
+            warning=True,
+        )  # fmt: skip
+
+
+def _tried(attempt: GangAttempt) -> bool:
+    return attempt.phase in WAITING and (attempt.searched_at >= 0 or attempt.misses > 0)
