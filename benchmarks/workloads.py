@@ -2,6 +2,7 @@
 
     python benchmarks/workloads.py [--workload NAME] [--policy NAME] [--against NAME] [--seeds N]
         [--use pai] [--card closed] [--load 1.4] [--owners] [--moves product] [--memory grows]
+        [--best-effort 0.5]
         [--interference FILE] [--no-bounds] [--json]
     python benchmarks/workloads.py --file recording.csv --nodes 10 [--cards 4] [--memory-mib 81920]
 
@@ -26,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import workloads_made as made
 from benchmarks.workloads_bounds import BOUNDS
 from benchmarks.workloads_cards import CardModel
+from benchmarks.workloads_classes import with_best_effort
 from benchmarks.workloads_cluster import requested_percent
 from benchmarks.workloads_counted import FIGURES
 from benchmarks.workloads_growth import with_growth
@@ -91,7 +93,10 @@ def _settings(args: argparse.Namespace, model: CardModel) -> dict[str, object]:
     source = (
         {"recording": str(args.file)}
         if args.file
-        else {name: getattr(args, name) for name in ("use", "load", "owners", "moves", "memory")}
+        else {
+            name: getattr(args, name)
+            for name in ("use", "load", "owners", "moves", "memory", "best_effort")
+        }
     )
     return {**source, "card": args.card, "interference": model.interference.source}
 
@@ -121,6 +126,8 @@ def _made(args: argparse.Namespace, registry: DialectRegistry, name: str, seed: 
         workload = with_growth(workload, seed)
     if args.use == "pai":
         workload = with_pai_use(workload, partial(requested_percent, registry), seed)
+    if args.best_effort:
+        workload = with_best_effort(workload, registry, args.best_effort, seed)
     return workload
 
 
@@ -135,6 +142,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="what pods want: drawn apart from what they ask for, or as Alibaba's PAI published",
     )  # fmt: skip
     parser.add_argument("--load", type=float, default=1.0, help="times as many pods come")
+    parser.add_argument(
+        "--best-effort", type=float, default=0.0, metavar="PART",
+        help="of the jobs that work on a part of a card, so many, 0 to 1, are promised no cores",
+    )  # fmt: skip
     parser.add_argument(
         "--card", choices=("open", "closed"), default="open",
         help="closed: jobs are synchronous, and compute only when they have waited for themselves",
@@ -159,6 +170,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     for name in ("seeds", "load", "hours", "nodes", "cards", "memory_mib"):
         if getattr(args, name) <= 0:
             parser.error(f"--{name.replace('_', '-')} {getattr(args, name)}: write more than 0")
+    if not 0 <= args.best_effort <= 1:
+        parser.error(f"--best-effort {args.best_effort}: write 0 to 1")
     return args
 
 

@@ -62,7 +62,8 @@ class Lending:
     def _useful(self, world: Simulation, wants: Floats) -> Bools:
         """Cards on which a pod with a limit is held back."""
         promised = world.seats.promised
-        held_back: Bools = (promised > 0) & (promised < 100) & (wants > promised)
+        limited = world.seats.rest | ((promised > 0) & (promised < 100))
+        held_back: Bools = limited & (wants > promised)
         return np.asarray(held_back.any(1))
 
     def _settle(self, world: Simulation, wants: Floats, asked: Ints) -> None:
@@ -102,11 +103,11 @@ class Lending:
     def _readings(self, world: Simulation, card: int) -> dict[int, CounterSample]:
         """Place -> what the agent reads there."""
         seats = world.seats
-        rows = (seats.job, seats.promised, seats.lent, self._gpu_s, self._throttled_s,
+        rows = (seats.job, seats.promised, seats.rest, seats.lent, self._gpu_s, self._throttled_s,
                 self._launches)  # fmt: skip
         found = {}
         name = world.name_of[card]
-        for place, (job, promised, lent, gpu_s, throttled_s, launches) in enumerate(
+        for place, (job, promised, rest, lent, gpu_s, throttled_s, launches) in enumerate(
             zip(*(row[card].tolist() for row in rows), strict=True)
         ):
             if job < 0:
@@ -115,6 +116,7 @@ class Lending:
             uid = run.request.uid
             found[place] = CounterSample(
                 key=uid,
+                rest=rest,
                 granted_permille=int(promised * FULL / 100),
                 most_permille=int(self._bound(world, run, name) * FULL / 100),
                 lent_permille=round(lent * FULL / 100),

@@ -22,6 +22,7 @@ class SeatGrant(NamedTuple):
     """Its number in the cluster; for a bound without cards, the pool's."""
     cores_percent: float
     memory_bytes: int
+    best_effort: bool = False
 
 
 class Placement(Protocol):
@@ -63,7 +64,12 @@ class SchedulerPlacement:
         if not run.moves:
             self._packing.count(run.request, now)
         return [
-            SeatGrant(self.number_of[share.card], share.cores_percent, share.memory_bytes)
+            SeatGrant(
+                self.number_of[share.card],
+                share.cores_percent,
+                share.memory_bytes,
+                bool(share.best_effort),
+            )
             for share in decided.grant.shares
         ]
 

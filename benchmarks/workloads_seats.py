@@ -15,6 +15,8 @@ from benchmarks.workloads_cards import FULL
 from benchmarks.workloads_interference import LOADS
 from benchmarks.workloads_pods import STEP_S, Job, Serves, Works
 from tessera_core.fleet.arrays import Bools, Floats
+from tessera_core.hook.limits_file import LEAST_PERMILLE
+from tessera_core.node.core_lending import FULL as WHOLE_PERMILLE
 from tessera_schema.cards import MIB
 
 NOBODY: Final = -1
@@ -33,6 +35,8 @@ class Seats:
         """Number of the job."""
         self.promised = np.zeros(shape)
         """Cores that it was granted, percent of the card; 0 = none in particular."""
+        self.rest = np.zeros(shape, np.bool_)
+        """Who is promised no cores, and has what others leave."""
         self.lent = np.zeros(shape)
         """Cores that it has been lent on top."""
         self.memory = np.zeros(shape, np.int64)
@@ -91,6 +95,7 @@ class Seats:
         lost = float(self._unsaved[seat]) if np.isfinite(self._saves[seat]) else 0.0
         found = int(self._burst[seat]), float(self._left[seat]) + lost, lost
         self.job[seat] = self._curve[seat] = NOBODY
+        self.rest[seat] = False
         self._wakes[seat] = self._saves[seat] = np.inf
         for column in (self.promised, self.lent, self.memory, self._peak, self._left,
                        self._unsaved):  # fmt: skip
@@ -101,7 +106,8 @@ class Seats:
 
     def limits(self) -> Floats:
         """The most that each may get without loans, percent of the card."""
-        return np.where(self.promised > 0, self.promised, FULL)
+        own = np.where(self.promised > 0, self.promised, FULL)
+        return np.where(self.rest, LEAST_PERMILLE * FULL / WHOLE_PERMILLE, own)
 
     @property
     def serving(self) -> Bools:

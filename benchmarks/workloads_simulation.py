@@ -177,6 +177,7 @@ class Simulation:
             seat = self.seats.sit(run.number, held.card, self.now, START_S)
             self.seats.promised[seat] = held.cores_percent
             self.seats.memory[seat] = held.memory_bytes
+            self.seats.rest[seat] = held.best_effort
             if run.began:
                 self.seats.resume(seat, run.began[n])
             run.seats.append(seat)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from tessera_schema.json_codec import decoder
 from tessera_schema.label_selectors import Selector
@@ -25,6 +25,13 @@ class Guaranteed(Struct, frozen=True, kw_only=True):
     cards: int | None = None
     models: dict[str, float] | None = None
     """Model -> cards, as in `Limit.models`; groups lend to each other under equal names."""
+
+
+class BestEffortLimit(Struct, frozen=True, kw_only=True):
+    """What best-effort pods may hold, who are counted apart. None = not limited; 0 refuses all."""
+
+    memory_bytes: int | None = None
+    cards: int | None = None
 
 
 class Limit(Struct, frozen=True, kw_only=True):
@@ -53,6 +60,8 @@ class Limit(Struct, frozen=True, kw_only=True):
     selector: Selector | None = None
     """Labels of more namespaces whose use counts; None = none are selected. The ledger puts those
     that they know into `namespaces`."""
+    best_effort: BestEffortLimit | None = None
+    """Memory and cards of best-effort pods count here instead of above. None = they count above."""
     guaranteed: Guaranteed | None = None
     """None = it neither lends nor borrows."""
     pool: str = ""
@@ -78,6 +87,14 @@ class Amounts(Struct, frozen=True, kw_only=True):
     """A card counts once for each pod that holds a part of it."""
     models: dict[str, float] = {}
     """Model -> cards, parts of cards counting by the larger of their memory and core share."""
+
+
+class BestEffortAmounts(Struct, frozen=True, kw_only=True):
+    """What best-effort pods hold, where a quota counts them apart."""
+
+    memory: str = "0"
+    """A Kubernetes quantity."""
+    cards: int = 0
 
 
 class WaitingPods(Struct, frozen=True, kw_only=True):
@@ -142,6 +159,8 @@ class QuotaStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     """What makes no sense in the spec: then it limits what it did before."""
     used: Amounts = Amounts()
     """What counts: held by pods that have a node."""
+    best_effort: BestEffortAmounts | UnsetType = UNSET
+    """Held by best-effort pods; unset where `used` counts them."""
     assumed: Amounts = Amounts()
     """The part of `used` whose pods have not started yet."""
     waiting: WaitingPods = WaitingPods()

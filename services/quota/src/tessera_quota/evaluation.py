@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.throttle import ThrottlePhase
-from tessera_core.quota.status import amounts, excess, parts, quantity, waiting
+from tessera_core.quota.status import amounts, best_effort, excess, parts, quantity, waiting
 from tessera_quota.events import QuotaEvents
 from tessera_quota.group_use import RoundUse
 from tessera_quota.idle_grants import idle_grant
@@ -127,6 +127,7 @@ class QuotaEvaluator:
         status = replace(
             _phase_status(quota, state, message),
             used=amounts(limit, use.used),
+            best_effort=best_effort(limit, use.used),
             assumed=amounts(limit, use.assumed),
             waiting=waiting(limit, use.pending),
             seen=MeasuredUse(

@@ -27,6 +27,8 @@ class Charge(Struct, frozen=True, array_like=True):
     exclusive: int = 0
     resident_bytes: int = 0
     """Memory that lies on the card (`tessera_core.fleet.overcommit`)."""
+    best_effort: int = 0
+    """Shares of best-effort containers."""
 
     @property
     def cores_percent(self) -> float:
@@ -41,6 +43,7 @@ class Charge(Struct, frozen=True, array_like=True):
             self.slots + other.slots,
             self.exclusive + other.exclusive,
             self.resident_bytes + other.resident_bytes,
+            self.best_effort + other.best_effort,
         )
 
     def or_else(self, other: Charge) -> Charge:
@@ -51,13 +54,14 @@ class Charge(Struct, frozen=True, array_like=True):
             max(self.slots, other.slots),
             max(self.exclusive, other.exclusive),
             max(self.resident_bytes, other.resident_bytes),
+            max(self.best_effort, other.best_effort),
         )
 
     def negative(self) -> Charge:
         """What takes this charge back."""
         return Charge(
             -self.memory_bytes, -self.cores_milli, -self.slots, -self.exclusive,
-            -self.resident_bytes,
+            -self.resident_bytes, -self.best_effort,
         )  # fmt: skip
 
 
@@ -65,7 +69,7 @@ def charge_of(share: Share) -> Charge:
     """One share by itself."""
     return Charge(
         share.memory_bytes, cores.milli(share.cores_percent), 1, int(share.exclusive),
-        share.on_card_bytes,
+        share.on_card_bytes, int(share.best_effort is True),
     )  # fmt: skip
 
 

@@ -19,5 +19,7 @@ class CardNeeds(Struct, frozen=True):
     slots: int = 1
     unfit: Bools | bool = False
     """The card's model has no size for a share that is large enough."""
+    best_effort: bool = False
+    """Quotas may count it apart."""
     granted: Ints | int | None = None
     """Memory that the share has, where it costs more."""

@@ -85,5 +85,10 @@ def _no_room(fleet: Fleet, grant: Grant, more: Mapping[str, Charge]) -> tuple[Re
 
 def _positive(use: QuotaUsage) -> QuotaUsage:
     return QuotaUsage(
-        max(use.memory_bytes, 0), max(use.cores_milli, 0), max(use.cards, 0), max(use.parts, 0)
+        max(use.memory_bytes, 0),
+        max(use.cores_milli, 0),
+        max(use.cards, 0),
+        max(use.parts, 0),
+        max(use.rest_memory_bytes, 0),
+        max(use.rest_cards, 0),
     )

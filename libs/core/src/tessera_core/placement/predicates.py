@@ -49,7 +49,7 @@ def amounts(request: Request, cards: CardColumns, models: NameTable) -> CardNeed
         parts = request.equal_parts or np.maximum(cards.slots, 1)
         memory = cards.memory_total // parts // unit * unit
         cores = 0 if request.best_effort else cards.cores_total // parts
-        return CardNeeds(memory, cores, request.exclusive)
+        return CardNeeds(memory, cores, request.exclusive, best_effort=request.best_effort)
     if memory and request.memory_sizes:
         memory, unfit = sizes_on(request, cards, models)
     elif not memory and request.memory_percent:
@@ -61,7 +61,10 @@ def amounts(request: Request, cards: CardColumns, models: NameTable) -> CardNeed
     granted = None
     if request.guaranteed:
         memory, granted = price(memory, cards.memory_total, cards.memory_physical), memory
-    return CardNeeds(memory, milli(request.cores_percent), alone, unfit=unfit, granted=granted)
+    return CardNeeds(
+        memory, milli(request.cores_percent), alone, unfit=unfit, granted=granted,
+        best_effort=request.best_effort,
+    )  # fmt: skip
 
 
 def _percent_of(total: Ints, percent: float) -> Ints:

@@ -86,7 +86,7 @@ def _peak(each: Sequence[tuple[Role, CardNeeds]]) -> CardNeeds:
 def _plus(a: CardNeeds, b: CardNeeds) -> CardNeeds:
     return CardNeeds(
         a.memory + b.memory, a.cores + b.cores, np.logical_or(a.alone, b.alone), a.slots + b.slots,
-        unfit=_either(a.unfit, b.unfit),
+        unfit=_either(a.unfit, b.unfit), best_effort=a.best_effort or b.best_effort,
     )  # fmt: skip
 
 
@@ -97,6 +97,7 @@ def _larger(a: CardNeeds, b: CardNeeds) -> CardNeeds:
         np.logical_or(a.alone, b.alone),
         max(a.slots, b.slots),
         unfit=_either(a.unfit, b.unfit),
+        best_effort=a.best_effort or b.best_effort,
     )
 
 

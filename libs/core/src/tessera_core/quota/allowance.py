@@ -23,7 +23,7 @@ from tessera_core.fleet.name_table import NameTable
 from tessera_core.fleet.needs import CardNeeds
 from tessera_core.quota.borrowing import Key, key_of
 from tessera_schema.cards import MIB, Card
-from tessera_schema.quotas import Limit
+from tessera_schema.quotas import BestEffortLimit, Limit
 from tessera_schema.requests import PodRequest, Role
 
 
@@ -36,6 +36,10 @@ class QuotaUsage(Struct, frozen=True):
     """In the units of `tessera_core.fleet.cores`."""
     cards: int = 0
     parts: float = 0
+    rest_memory_bytes: int = 0
+    """The part of the memory that best-effort pods hold."""
+    rest_cards: int = 0
+    """The part of the cards."""
 
     @property
     def cores_percent(self) -> float:
@@ -49,6 +53,8 @@ class QuotaUsage(Struct, frozen=True):
             self.cores_milli + sign * other.cores_milli,
             self.cards + sign * other.cards,
             self.parts + sign * other.parts,
+            self.rest_memory_bytes + sign * other.rest_memory_bytes,
+            self.rest_cards + sign * other.rest_cards,
         )
 
 
@@ -71,7 +77,11 @@ def use_on(card: Card, charge: Charge) -> QuotaUsage:
     memory = charge.memory_bytes / card.memory_bytes if card.memory_bytes else 0
     has = cores.milli(card.cores_percent)
     part = 1.0 if charge.exclusive else max(memory, charge.cores_milli / has if has else 0)
-    return QuotaUsage(charge.memory_bytes, charge.cores_milli, 1, part)
+    rest = charge.best_effort > 0
+    return QuotaUsage(
+        charge.memory_bytes, charge.cores_milli, 1, part,
+        charge.memory_bytes if rest else 0, int(rest),
+    )  # fmt: skip
 
 
 class Allowance:
@@ -179,8 +189,11 @@ class Allowance:
             if limit.vendor in ("", vendor):
                 used = self.used(limit)
                 bars = np.zeros_like(cards.memory_total, np.bool_)
-                if limit.memory_bytes is not None:
-                    bars |= used.memory_bytes + need.memory > limit.memory_bytes
+                most, memory = limit.memory_bytes, used.memory_bytes
+                if need.best_effort and limit.best_effort is not None:
+                    most, memory = limit.best_effort.memory_bytes, used.rest_memory_bytes
+                if most is not None:
+                    bars |= memory + need.memory > most
                 if limit.cores_percent is not None:
                     bars |= used.cores_milli + need.cores > cores.milli(limit.cores_percent)
                 if limit.models is not None:
@@ -245,21 +258,34 @@ def pool_of(card: Card) -> str:
 
 
 def counted_usage(limit: Limit, uses: Uses) -> QuotaUsage:
-    """The part of these uses that the limit counts."""
+    """The part of these uses that the limit counts. What it counts apart of best-effort pods is in
+    that part alone."""
     total = QuotaUsage()
     for (vendor, _), use in uses.items():
         if limit.vendor in ("", vendor):
             total = total.plus(use)
-    return total
+    return without_rest(limit, total)
+
+
+def without_rest(limit: Limit, use: QuotaUsage) -> QuotaUsage:
+    """The use without memory and cards that the limit counts apart."""
+    if limit.best_effort is None:
+        return use
+    memory, count = use.memory_bytes - use.rest_memory_bytes, use.cards - use.rest_cards
+    return replace(use, memory_bytes=memory, cards=count)
 
 
 def _exceeded(limit: Limit, used: QuotaUsage, asked: QuotaUsage | None) -> str:
     """What `asked` would exceed, or, with None, what is exceeded already."""
+    rest = limit.best_effort or BestEffortLimit()
     for allowed, have, more, scale, unit in (
         (limit.memory_bytes, used.memory_bytes, asked and asked.memory_bytes, MIB, "MiB of memory"),
         (_milli(limit.cores_percent), used.cores_milli, asked and asked.cores_milli, cores.MILLI,
          "percent of cores"),
         (limit.cards, used.cards, asked and asked.cards, 1, "cards"),
+        (rest.memory_bytes, used.rest_memory_bytes, asked and asked.rest_memory_bytes, MIB,
+         "MiB of memory of best-effort pods"),
+        (rest.cards, used.rest_cards, asked and asked.rest_cards, 1, "cards of best-effort pods"),
     ):  # fmt: skip
         if allowed is None or more == 0 or have + (more or 0) <= allowed:
             continue
@@ -290,7 +316,11 @@ def minimum_usage(pod: PodRequest) -> dict[tuple[str, str], QuotaUsage]:
                 )
                 running = running if container.role is Role.INIT else both
         cards = max(r.count for c in pod.containers for r in c.requests if r.vendor == vendor)
-        total[vendor, _model(pod, vendor)] = replace(highest, cards=cards)
+        rest = any(r.best_effort for c in pod.containers for r in c.requests)
+        total[vendor, _model(pod, vendor)] = replace(
+            highest, cards=cards, rest_cards=cards if rest else 0,
+            rest_memory_bytes=highest.memory_bytes if rest else 0,
+        )  # fmt: skip
     return total
 
 

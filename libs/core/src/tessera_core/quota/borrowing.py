@@ -15,7 +15,7 @@ from typing import Final
 
 from tessera_core.fleet import cores
 from tessera_schema.cards import MIB
-from tessera_schema.quotas import Guaranteed, Limit
+from tessera_schema.quotas import BestEffortLimit, Guaranteed, Limit
 
 AmountsByDimension = Mapping[str, float]
 """Dimension -> amount, of a group or of a whole pool; what is missing is 0. Cores are in the units
@@ -112,6 +112,7 @@ class BorrowingPools:
             vendor=limit.vendor, namespaces=limit.namespaces, selector=limit.selector,
             memory_bytes=_whole(most.get(MEMORY)), cores_percent=_percent(most.get(CORES)),
             cards=_whole(most.get(CARDS)), models=models or None, open_models=True,
+            best_effort=None if limit.best_effort is None else BestEffortLimit(),
         )  # fmt: skip
 
 

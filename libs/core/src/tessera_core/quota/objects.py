@@ -19,7 +19,7 @@ from tessera_core.quota.allowance import entry_of
 from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.kube import ObjectMeta, Quantity
 from tessera_schema.label_selectors import Selector
-from tessera_schema.quotas import Guaranteed, Limit
+from tessera_schema.quotas import BestEffortLimit, Guaranteed, Limit
 
 T = TypeVar("T", int, float)
 
@@ -68,6 +68,14 @@ class Guarantee(Struct, frozen=True, forbid_unknown_fields=True):
     """Part of a model's name -> cards."""
 
 
+class BestEffort(Struct, frozen=True, forbid_unknown_fields=True):
+    """`spec.bestEffort`: what best-effort pods may hold, who then count in neither `hard` nor
+    `guaranteed`, but for `models`. What is left out is not limited, 0 blocks."""
+
+    memory: Quantity | None = None
+    cards: Quantity | None = None
+
+
 class Throttle(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """`spec.throttle`: what becomes of pods that run while more is used than may be. What is left
     out is as the quota service is set."""
@@ -90,6 +98,7 @@ class AcceleratorQuotaSpec(Struct, frozen=True, forbid_unknown_fields=True, rena
     """More namespaces of the group, by their labels; empty = all of the cluster."""
     node_pools: tuple[str, ...] = ()
     """Only cards of nodes in these pools may be used; empty = all."""
+    best_effort: BestEffort | None = None
     guaranteed: Guarantee | None = None
     pool: str = "default"
     """Groups of one pool lend what they are guaranteed and do not use to each other."""
@@ -161,6 +170,7 @@ def accelerator_limit(quota: AcceleratorQuota, registry: DialectRegistry) -> Lim
         node_pools=tuple(dict.fromkeys(spec.node_pools)),
         namespaces=tuple(dict.fromkeys(spec.namespaces)),
         selector=_selector(spec.namespace_selector),
+        best_effort=_best_effort(spec.best_effort),
         guaranteed=guaranteed,
         pool=spec.pool if guaranteed is not None else "",
         lends=spec.lends,
@@ -203,6 +213,16 @@ def _amounts(field: str, written: Hard | Guarantee) -> Guaranteed:
             for name, quantity in written.models.items()
         },
     )  # fmt: skip
+
+
+def _best_effort(written: BestEffort | None) -> BestEffortLimit | None:
+    if written is None:
+        return None
+    field, memory, cards = "spec.bestEffort", written.memory, written.cards
+    return BestEffortLimit(
+        memory_bytes=None if memory is None else _amount(f"{field}.memory", memory, _number),
+        cards=None if cards is None else _amount(f"{field}.cards", cards, _number),
+    )
 
 
 def _check_guaranteed(guaranteed: Guaranteed, most: Guaranteed, written: Guarantee) -> None:

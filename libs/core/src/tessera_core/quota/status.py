@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from tessera_core.quota.allowance import Allowance, QuotaUsage, Uses
+from msgspec import UNSET, UnsetType
+
+from tessera_core.quota.allowance import Allowance, QuotaUsage, Uses, counted_usage, without_rest
 from tessera_schema.cards import MIB
-from tessera_schema.quotas import Amounts, Limit, WaitingPods
+from tessera_schema.quotas import Amounts, BestEffortAmounts, Limit, WaitingPods
 
 
 class Measured(NamedTuple):
@@ -35,13 +37,21 @@ def excess(allowance: Allowance, limit: Limit, measured: Measured) -> str:
     message = _of(allowance, limit).over()
     if message:
         return message
-    most = limit.memory_bytes
+    most = _all_memory(limit)
     if most is not None and measured.memory_bytes > most:
         return (
             f"{limit.source} allows {most / MIB:g} MiB of memory, "
             f"{measured.memory_bytes / MIB:g} are measured in its containers"
         )
     return ""
+
+
+def _all_memory(limit: Limit) -> int | None:
+    """What may be measured: a container's class is not in what is measured of its namespace."""
+    if limit.best_effort is None or limit.memory_bytes is None:
+        return limit.memory_bytes
+    rest = limit.best_effort.memory_bytes
+    return None if rest is None else limit.memory_bytes + rest
 
 
 def _of(allowance: Allowance, limit: Limit) -> Allowance:
@@ -55,17 +65,27 @@ def _of(allowance: Allowance, limit: Limit) -> Allowance:
 
 
 def amounts(limit: Limit, uses: Uses) -> Amounts:
-    """The part of these uses that the limit counts."""
+    """The part of these uses that the limit counts; memory and cards of best-effort pods only where
+    it does not count them apart."""
     total, models = QuotaUsage(), dict[str, float]()
     for (vendor, model), use in uses.items():
         if limit.vendor in ("", vendor):
             total = total.plus(use)
             name = model or "unknown"
             models[name] = round(models.get(name, 0) + use.parts, 3)
+    total = without_rest(limit, total)
     return Amounts(
         memory=quantity(total.memory_bytes), cores=_number(total.cores_percent),
         cards=total.cards, models=models,
     )  # fmt: skip
+
+
+def best_effort(limit: Limit, uses: Uses) -> BestEffortAmounts | UnsetType:
+    """What best-effort pods hold; unset where the limit does not count them apart."""
+    if limit.best_effort is None:
+        return UNSET
+    total = counted_usage(limit, uses)
+    return BestEffortAmounts(memory=quantity(total.rest_memory_bytes), cards=total.rest_cards)
 
 
 def pending(requests: Iterable[Uses]) -> dict[str, PendingUse]:
@@ -86,6 +106,7 @@ def pending(requests: Iterable[Uses]) -> dict[str, PendingUse]:
 def waiting(limit: Limit, requested: Mapping[str, PendingUse]) -> WaitingPods:
     """Pods that wait for what the limit counts, and what they request at least."""
     pods, total = requested.get(limit.vendor, PendingUse())
+    total = without_rest(limit, total)
     return WaitingPods(
         pods=pods, memory=quantity(total.memory_bytes), cores=_number(total.cores_percent),
         cards=total.cards,

@@ -17,7 +17,7 @@ from tessera_core.rebalance.movable_pods import RunningPod
 from tessera_core.rebalance.slices import Slices
 from tessera_schema.grants import Share
 from tessera_schema.kube import Pod
-from tessera_schema.quotas import Limit
+from tessera_schema.quotas import BestEffortLimit, Limit
 
 
 class JointFit(Struct, frozen=True, kw_only=True):
@@ -76,6 +76,7 @@ def parts_of(fleet: Fleet, node: str, shares: Iterable[Share]) -> float:
 
 def _more(limit: Limit, uses: Uses, before: Uses) -> bool:
     new, old = counted_usage(limit, uses), counted_usage(limit, before)
+    rest = limit.best_effort or BestEffortLimit()
     by_model = limit.models is not None and uses.keys() != before.keys()
     return by_model or any(
         allowed is not None and more > had
@@ -83,5 +84,7 @@ def _more(limit: Limit, uses: Uses, before: Uses) -> bool:
             (limit.memory_bytes, new.memory_bytes, old.memory_bytes),
             (limit.cores_percent, new.cores_milli, old.cores_milli),
             (limit.cards, new.cards, old.cards),
+            (rest.memory_bytes, new.rest_memory_bytes, old.rest_memory_bytes),
+            (rest.cards, new.rest_cards, old.rest_cards),
         )
     )
