@@ -108,10 +108,21 @@ NODES: Final = (
         "{{namespace}}/{{pod}} {{container}}"),
     one("Containers refused, a second", rates("tessera_agent_refusals_total", "why"), "{{why}}"),
 )  # fmt: skip
+GANGS: Final = (
+    one("Gangs by phase", "max by (phase) (tessera_scheduler_gangs)", "{{phase}}"),
+    one("What gangs wait for", "max by (reason) (tessera_scheduler_gangs_waiting)", "{{reason}}"),
+    one("Longest wait", "max(tessera_scheduler_gang_longest_wait_seconds)", unit="s"),
+    one("From the first pod to the start, slowest of a hundred",
+        p99("tessera_scheduler_gang_start_seconds"), unit="s"),
+    one("Starts given up, a second", "sum(rate(tessera_scheduler_gang_misses_total[5m]))"),
+    one("Statuses that another scheduler writes (0)",
+        "max(tessera_scheduler_gang_status_other_writers)"),
+)  # fmt: skip
 DASHBOARDS: Final[Mapping[str, tuple[Panel, ...]]] = {
     "cluster": CLUSTER,
     "scheduler": SCHEDULER,
     "nodes and cards": NODES,
+    "gangs": GANGS,
 }
 
 

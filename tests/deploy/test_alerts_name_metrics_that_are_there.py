@@ -61,7 +61,8 @@ def test_metrics_of_dashboards_are_published() -> None:
     known = set[str]().union(*map(published, SERVICES)) | OF_THE_PROCESS
     for dashboard in dashboards():
         titles = [panel["title"] for panel in dashboard["panels"]]
-        assert len(set(titles)) == len(titles) == 12
+        assert len(set(titles)) == len(titles)
+        assert len(titles) in (6, 12)  # whole rows
         for panel in dashboard["panels"]:
             asks = [target["expr"] for target in panel["targets"]]
             used = {name for ask in asks for name in re.findall(METRIC, ask)}

@@ -127,7 +127,9 @@ class Scheduler:
             leadership=self.leadership, clock=clock, schedulers=settings.webhook.schedulers,
             gates=self._gate_opener(),
         )  # fmt: skip
-        self.gang_statuses = open_gang_statuses(environment, self.gangs, self.leadership)
+        self.gang_statuses = open_gang_statuses(
+            environment, self.gangs, self.leadership, self.metrics.registry
+        )
         self.filter = Filter(
             registry, self.ledger, self.placer, self.decisions,
             reservations=self.node_reservations, in_flight=self.in_flight,

@@ -13,10 +13,12 @@ from tessera_core.gangs.gang import GangOrigin
 from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime import logs
 from tessera_runtime.kube.events import EventRecorder, ObjectRef
+from tessera_runtime.metrics import MetricsRegistry
 from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.cache.pod_reader import PodSummary
 from tessera_scheduler.cache.reflectors import ReflectorFactory, Watch
 from tessera_scheduler.environment import SchedulerEnvironment
+from tessera_scheduler.gang_status.metrics import GangMetrics
 from tessera_scheduler.gang_status.objects import (
     GROUPS,
     StatusGroups,
@@ -25,6 +27,7 @@ from tessera_scheduler.gang_status.objects import (
 )
 from tessera_scheduler.gang_status.pods import GroupPods, ended_pod_watch
 from tessera_scheduler.gang_status.queues import QueueStatusWriter
+from tessera_scheduler.gang_status.reports import GangReports
 from tessera_scheduler.gang_status.timeouts import TimeoutMarks
 from tessera_scheduler.gang_status.writer import GroupStatusWriter
 from tessera_scheduler.gang_status.writes import StatusWrites
@@ -34,8 +37,6 @@ from tessera_scheduler.leadership.leader import Leadership
 
 GATHER_S: Final = 1.0
 """Seconds for which changes are gathered."""
-OTHER_WRITER: Final = "StatusWrittenByOther"
-"""Reason of the Event on a PodGroup that another scheduler writes."""
 _SLICE: Final = 200
 """Gangs that are looked through at a time."""
 _PROFILES: Final = {GangOrigin.VOLCANO: "volcano", GangOrigin.KOORDINATOR: "koordinator"}
@@ -59,18 +60,24 @@ def written_origins(
 
 
 def open_gang_statuses(
-    environment: SchedulerEnvironment, gangs: GangScheduling | None, leadership: Leadership
+    environment: SchedulerEnvironment,
+    gangs: GangScheduling | None,
+    leadership: Leadership,
+    metrics: MetricsRegistry,
 ) -> GangStatuses | None:
-    """What writes the statuses of a scheduler; None where none is to be written."""
-    settings = environment.settings
-    profiles = settings.webhook.schedulers
-    origins = written_origins(settings.gangs, environment.registry, profiles)
-    if gangs is None or not origins:
+    """What writes the statuses of a scheduler, and reports on its gangs; None where pods of gangs
+    go one by one."""
+    if gangs is None:
         return None
+    settings = environment.settings
     return GangStatuses(
-        gangs=gangs, origins=origins, leadership=leadership,
+        gangs=gangs, leadership=leadership,
+        origins=written_origins(
+            settings.gangs, environment.registry, settings.webhook.schedulers
+        ),
         writes=StatusWrites(environment.kube, leadership.fence, settings.kube.call_s),
         clock=environment.monotonic_clock, recorder=environment.recorder,
+        metrics=GangMetrics(metrics),
     )  # fmt: skip
 
 
@@ -86,6 +93,7 @@ class GangStatuses:
         leadership: Leadership,
         clock: MonotonicClock,
         recorder: EventRecorder,
+        metrics: GangMetrics,
     ) -> None:
         """`origins` say whose PodGroups are written."""
         self.origins = frozenset(origins)
@@ -104,6 +112,8 @@ class GangStatuses:
         self._queue_writer = QueueStatusWriter(self._queues, writes, clock)
         marks = GangOrigin.KOORDINATOR in origins
         self._timeouts = TimeoutMarks(writes) if marks else None
+        self._metrics = metrics
+        self._reports = GangReports(recorder, metrics, self._ref, self._why)
 
     @property
     def others(self) -> int:
@@ -111,7 +121,10 @@ class GangStatuses:
         return self._writer.others + self._queue_writer.others
 
     def watches(self, reflectors: ReflectorFactory, selector: str) -> list[Watch]:
-        """Watches of PodGroups, queues, and pods that have ended; `selector` is that of nodes."""
+        """Watches of PodGroups, queues, and pods that have ended, as far as statuses are written;
+        `selector` is that of nodes."""
+        if not self.origins:
+            return []
         queues = self._queues if self._volcano else None
         return [
             *status_watches(reflectors, self._groups, queues),
@@ -134,8 +147,27 @@ class GangStatuses:
         """Write what differs each second while this replica leads, until cancelled."""
         while True:
             await asyncio.sleep(GATHER_S)
-            if self._leadership.leads:
+            if not self._leadership.leads:
+                self._reports.forget()
+                self._metrics.show((), 0)
+                continue
+            self._report()
+            if self.origins:
                 await self._write()
+
+    def _report(self) -> None:
+        bundles, now = self._coordinator.bundles(), self._clock.time()
+        self._reports.observe(bundles, now)
+        self._metrics.show(bundles, now)
+        self._metrics.others.set(self.others)
+
+    def _why(self, gang: str) -> str:
+        return self._coordinator.why(gang, self._clock.time())
+
+    def _ref(self, gang: str) -> ObjectRef | None:
+        found = (groups.known[gang] for groups in self._groups if gang in groups.known)
+        group = next(found, None)
+        return None if group is None else _ref_of(group)
 
     async def _write(self) -> None:
         await self._writer.write(await self._situations(), self._on_other)
@@ -160,17 +192,17 @@ class GangStatuses:
 
     def _on_other(self, group: StatusGroup, other: str) -> None:
         _log.warning("status is written by somebody else", group=group.id, manager=other)
-        api, version = GROUPS[group.origin]
         self._recorder.record(
-            ObjectRef(
-                "PodGroup", group.metadata.name, group.namespace, group.metadata.uid,
-                f"{api}/{version}",
-            ),
-            OTHER_WRITER,
+            _ref_of(group), "StatusWrittenByOther",
             f"metadata.managedFields: {other} has written the status: Tessera does not write it "
             "for ten minutes: stop that scheduler, or set TESSERA_GANGS_WRITE=none",
             warning=True,
         )  # fmt: skip
+
+
+def _ref_of(group: StatusGroup) -> ObjectRef:
+    meta, (api, version) = group.metadata, GROUPS[group.origin]
+    return ObjectRef("PodGroup", meta.name, group.namespace, meta.uid, f"{api}/{version}")
 
 
 def _tried(attempt: GangAttempt) -> bool:
