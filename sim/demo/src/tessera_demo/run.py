@@ -23,6 +23,7 @@ from tessera_core.registry.registry import load
 from tessera_demo import promises as evaluating
 from tessera_demo import report
 from tessera_demo.api_objects import insist
+from tessera_demo.console import start_console
 from tessera_demo.containers import inside
 from tessera_demo.interruption import endings
 from tessera_demo.lending_act import play_lending
@@ -90,6 +91,8 @@ async def play(
         async with _open_folder() as folder:
             _check_length(folder, scene)
             async with open_stage(folder, scene, hook, environ, say) as stage:
+                if keep:
+                    say(f"console: {await start_console(stage)}")
                 outcome = await _act(stage, say, kill=kill)
                 answer(outcome)
                 if keep:
