@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names checks test fuzz e2e faults gangs demo place bench hook hook-test torch-test verify clean
+.PHONY: console-test pictures help sync lock generate kube-bin fmt lint types contracts spelling names checks test fuzz e2e faults gangs demo place bench hook hook-test torch-test verify clean
 
 ##@ Try it
 
@@ -81,6 +81,9 @@ lock: $(MADE) ## bring requirements.lock up to date (ARGS=--upgrade: with newer 
 		$(foreach member,$(MEMBERS),--no-emit-package tessera-$(notdir $(member))) -o requirements.lock $(ARGS)
 	sh deploy/images/lock.sh
 
+pictures: $(SYNCED) ## draw the console's pictures in docs/pictures again (needs Chromium)
+	.venv/bin/python -m tests.console.pictures docs/pictures
+
 ##@ Check
 
 lint: $(SYNCED) ## ruff: rules and format
@@ -142,6 +145,9 @@ fuzz: $(SYNCED) hook ## random input for decoders, HTTP, pods, manifests (N=1000
 	.venv/bin/python -m tests.fuzz --number $(N) --seed $(SEED) $(if $(FUZZER),--fuzzer $(FUZZER)) $(if $(AT),--at $(AT))
 
 verify: checks test hook-test e2e ## every check that CI runs (root, for e2e)
+
+console-test: $(SYNCED) ## the console's page in a real Chromium (apt-get install chromium)
+	.venv/bin/pytest -m chromium -s $(ARGS) tests/console
 
 ##@ Measure
 

@@ -42,7 +42,7 @@ class ConsoleCluster:
         self.feed.serves(settings.bus.cluster)
         self.quotas: KnownObjects[QuotaView] = KnownObjects()
         self.plans: KnownObjects[PlanView] = KnownObjects()
-        self.events = EventLog(settings.history.events)
+        self.events = EventLog(settings.history.events, self._name_of)
         self.history = UseRecord(settings.history.points, settings.history.series)
         self.ready = asyncio.Event()
         """Set once nodes and pods were read."""
@@ -156,6 +156,13 @@ class ConsoleCluster:
                 self._connected = connected
                 self.bus_since = self._environment.clock.time()
             await asyncio.sleep(_BUS_LOOK_S)
+
+    def _name_of(self, uid: str) -> str:
+        occupancy = self.feed.occupancy
+        grant = occupancy.grant_of(uid)
+        if grant is not None:
+            return grant.name
+        return next((row.name for row in occupancy.waiting() if row.uid == uid), "")
 
     def _reflector(self, watched: ListWatch[T], handler: Handler[T]) -> Reflector[T]:
         environment = self._environment

@@ -62,7 +62,7 @@ def waiting(row: WaitingRow, answer: PodAnswer | None) -> Json:
             }
             for part in row.parts
         ],
-        "reason": answer.reason if answer is not None else row.reason,
+        "reason": (answer.reason if answer is not None else "") or row.reason,
         "remedy": answer.remedy if answer is not None else row.remedy,
     }  # fmt: skip
 

@@ -44,11 +44,13 @@ class LoggedEvent(Struct, frozen=True, kw_only=True):
 class EventLog:
     """The last so many; more push out the oldest."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, name_of: Callable[[str], str] = lambda _: "") -> None:
+        """`name_of` gives the name of a pod by its uid, where the message has none."""
         self.count = 0
         """Messages that were ever taken."""
         self.unreadable = 0
         self._events: deque[LoggedEvent] = deque(maxlen=most)
+        self._name_of = name_of
         self._names: OrderedDict[str, str] = OrderedDict()
 
     def take(self, message: Message) -> None:
@@ -86,10 +88,10 @@ class EventLog:
             )
             return _event("allocation", what, grant.namespace, grant.name, grant.node, shares)
         if isinstance(event, allocations.AllocationRefused):
-            name = self._names.get(event.uid, "")
+            name = self._named(event.uid)
             return _event("allocation", what, event.namespace, name, "", event.message)
         if isinstance(event, allocations.AllocationReleased):
-            name = self._names.get(event.uid, "")
+            name = self._named(event.uid)
             return _event("allocation", what, event.namespace, name, event.node, "")
         self._name(event.uid, event.name)
         text = f"container {event.container}"
@@ -105,6 +107,14 @@ class EventLog:
         """Of a RebalancePlan."""
         event, what = decode_plan(message.data), message.subject.rpartition(".")[2]
         return _event("plan", what, "", event.plan, "", event.message)
+
+    def _named(self, uid: str) -> str:
+        known = self._names.get(uid)
+        if known is None:
+            known = self._name_of(uid)
+            if known:
+                self._name(uid, known)
+        return known
 
     def _name(self, uid: str, name: str) -> None:
         self._names[uid] = name

@@ -53,5 +53,5 @@ export function command(line) {
 }
 
 export function empty(title, ...more) {
-  return h("div", { class: "empty" }, h("h2", {}, title), ...more.map((text) => (typeof text === "string" ? h("p", {}, text) : text)));
+  return h("div", { class: "empty" }, h("h2", {}, title), ...more.filter(Boolean).map((text) => (typeof text === "string" ? h("p", {}, text) : text)));
 }

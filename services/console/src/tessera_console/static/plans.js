@@ -9,6 +9,7 @@ import { state } from "./store.js";
 
 const ORDER = ["Proposed", "Started", "Failed", "Done", "Declined"];
 const WIDTH = 220;
+const AROUND = 190;
 
 export class PlansView {
   title = "Plans";
@@ -82,6 +83,7 @@ function words(step) {
 function pictures(spec) {
   const steps = new Map(spec.steps.filter((step) => step.pod.uid).map((step) => [step.pod.uid, step]));
   const colors = scheme("namespace", state.node.values());
+  const width = Math.max(80, Math.min(WIDTH, (innerWidth - AROUND) / 2));
   const pairs = [];
   const moved = [];
   for (const node of state.node.values()) {
@@ -110,5 +112,5 @@ function pictures(spec) {
   if (!pairs.length) return null;
   return h("div", { class: "scroll" }, h("table", { class: "table pairs" }, h("thead", {}, h("tr", {}, ["Card", "Before", "After"].map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", {}, pairs.slice(0, 8).map(([name, before, after]) => h("tr", {}, h("td", {}, `${name} / ${before.index}`),
-      [before, after].map((card) => h("td", {}, bar(card, null, colors, { width: WIDTH }), h("span", { class: "quiet" }, `${gib(card.granted_mib)} / ${gib(card.mib)} GiB`))))))));
+      [before, after].map((card) => h("td", {}, bar(card, null, colors, { width }), h("span", { class: "quiet" }, `${gib(card.granted_mib)} / ${gib(card.mib)} GiB`))))))));
 }

@@ -35,16 +35,43 @@ export class PodView {
   }
 
   async load() {
+    const waits = [...state.wait.values()].find((one) => one.namespace === this.namespace && one.name === this.name);
+    if (waits) {
+      replace(this.body, empty("It waits", waits.reason || (waits.remedy ? "" : "The scheduler has not said why yet."), waits.remedy,
+        this.why ??= h("div", {}), h("p", {}, h("a", { href: "/waiting" }, "All that wait"))));
+      this.explain();
+      return;
+    }
     try {
       const { shares } = await read("pods", this.namespace, this.name);
       replace(this.body, shares.map(share));
     } catch (error) {
       if (!(error instanceof Refused)) return;
-      const waits = [...state.wait.values()].find((one) => one.namespace === this.namespace && one.name === this.name);
-      replace(this.body, waits
-        ? empty("It waits", waits.reason || "The scheduler has not said why yet.", waits.remedy || "", h("p", {}, h("a", { href: "/waiting" }, "All that wait")))
-        : empty("Nothing to show", `${error.message[0].toUpperCase()}${error.message.slice(1)}.`));
+      replace(this.body, empty("Nothing to show", `${error.message[0].toUpperCase()}${error.message.slice(1)}.`));
     }
+  }
+
+  /** On how many nodes each reason holds, as the scheduler answers this caller. */
+  async explain() {
+    let answer;
+    try {
+      answer = await read("explanations", this.namespace, this.name);
+    } catch {
+      return; // the reason on the pod has to do
+    }
+    const found = new Map();
+    for (const node of answer.nodes ?? []) {
+      for (const { reason, message } of node.reasons) {
+        const known = found.get(reason) ?? { nodes: 0, message };
+        found.set(reason, { ...known, nodes: known.nodes + 1 });
+      }
+    }
+    for (const { reason, message } of answer.reasons ?? []) found.set(reason, { nodes: null, message });
+    if (!found.size) return;
+    replace(this.why, answer.preemption ? h("p", { class: "quiet" }, answer.preemption) : null, h("div", { class: "scroll" }, h("table", { class: "table reasons" },
+      h("thead", {}, h("tr", {}, ["Nodes", "Reason", "For example"].map((name) => h("th", { scope: "col" }, name)))),
+      h("tbody", {}, [...found].sort((a, b) => (b[1].nodes ?? 1e9) - (a[1].nodes ?? 1e9)).map(([reason, { nodes, message }]) => h("tr", {},
+        h("td", {}, nodes === null ? "all" : `${nodes}`), h("td", {}, reason), h("td", {}, message)))))));
   }
 }
 

@@ -65,6 +65,7 @@ function line({ name, unit, of, format }, spec, status, used) {
   const borrowed = guaranteed === null ? 0 : Math.max(0, uses - guaranteed);
   const mark = guaranteed === null ? null : width(guaranteed, "guaranteed");
   const text = [`${format(uses)}${hard === null ? "" : ` of ${format(hard)}`} ${unit} held`, guaranteed === null ? "" : `${format(guaranteed)} guaranteed`, borrowed ? `${format(borrowed)} borrowed` : "", measured === null ? "" : `${format(measured)} measured`].filter(Boolean).join(", ");
+  const bounded = hard !== null || guaranteed !== null;
   return h("div", { class: "line" }, h("span", { class: "name" }, name),
-    h("div", { class: "gauge tall", "aria-hidden": "true" }, width(uses, uses > (hard ?? Infinity) ? "granted over" : "granted"), measured === null ? null : width(measured, "used"), mark), h("span", { class: "quiet" }, text));
+    bounded && h("div", { class: "gauge tall", "aria-hidden": "true" }, width(uses, uses > (hard ?? Infinity) ? "granted over" : "granted"), measured === null ? null : width(measured, "used"), mark), h("span", { class: "quiet" }, text));
 }

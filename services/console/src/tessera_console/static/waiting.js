@@ -40,6 +40,6 @@ function wait(one) {
   return h("li", { class: "panel wait" },
     h("h2", {}, h("a", { href: `/pod/${encodeURIComponent(one.namespace)}/${encodeURIComponent(one.name)}`, "data-key": `${one.namespace}/${one.name}` }, `${one.namespace}/${one.name}`), h("span", { class: "tag" }, age(one.created)), one.dialects.map((name) => h("span", { class: "tag" }, name))),
     h("p", { class: "quiet" }, `asks for ${one.parts.map(requested).join("; ") || "cards"}`),
-    h("p", {}, one.reason || "The scheduler has not said why yet."),
+    one.reason || !one.remedy ? h("p", {}, one.reason || "The scheduler has not said why yet.") : null,
     one.remedy ? h("p", { class: "remedy" }, one.remedy) : null);
 }
