@@ -13,12 +13,13 @@ import pytest
 
 from tessera_rebalancer.plan_settings import PaceSettings
 from tessera_rebalancer.plans.eviction import Evictor
-from tessera_rebalancer.plans.plan_store import PlanGone, PlanStore
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
+from tessera_runtime.plans.plan_store import PlanGone, PlanStore
 from tessera_schema.plans import (
     PLANS,
+    REBALANCING,
     PlanKind,
     PlanPhase,
     PlanSpec,
@@ -56,7 +57,7 @@ def a_name() -> str:
 
 async def test_a_plan_runs_and_is_removed(installed: Installed, tmp_path: Path) -> None:
     async with as_rebalancer(installed, tmp_path) as kube:
-        plans, name = PlanStore(kube), a_name()
+        plans, name = PlanStore(kube, REBALANCING), a_name()
         assert await plans.create(name, SPEC)
         assert not await plans.create(name, SPEC)
         made = await plans.read(name)
@@ -78,7 +79,7 @@ async def test_a_plan_runs_and_is_removed(installed: Installed, tmp_path: Path) 
 
 async def test_a_plan_with_nothing_in_it_is_taken(installed: Installed, tmp_path: Path) -> None:
     async with as_rebalancer(installed, tmp_path) as kube:
-        plans, name = PlanStore(kube), a_name()
+        plans, name = PlanStore(kube, REBALANCING), a_name()
         assert await plans.create(name, EMPTY)
         made = await plans.read(name)
         assert made.spec == EMPTY

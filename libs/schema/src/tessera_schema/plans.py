@@ -33,6 +33,12 @@ class PlanKind(StrEnum):
     """Pods are evicted so that they start elsewhere."""
     DEFRAGMENT = "Defragment"
     """Pods are moved so that a pod that waits fits."""
+    PREEMPT = "Preempt"
+    """Pods of lower priority are evicted so that a pod that waits fits; the scheduler's to do."""
+
+
+REBALANCING: Final = frozenset({PlanKind.RESIZE, PlanKind.MOVE, PlanKind.DEFRAGMENT})
+"""Kinds that the rebalancer proposes and carries out."""
 
 
 class PlanPhase(StrEnum):

@@ -91,6 +91,7 @@ from tessera_scheduler.leadership.fence import FencingCheck
 from tessera_scheduler.leadership.leader import Leadership
 from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_scheduler.placement_events import PlacementEvents
+from tessera_scheduler.preemption.environment import PreemptionEnvironment
 from tessera_scheduler.preemption.preemption import open_preemption
 from tessera_scheduler.preemption.victim_reader import VictimReader
 from tessera_scheduler.retry_queue import RetryQueue
@@ -154,8 +155,12 @@ class Scheduler:
         # What follows the cluster
         pod_events = self._pod_events = PodEvents()
         self.preemption = open_preemption(
-            settings.preemption, kube=kube, registry=registry, ledger=self.ledger,
-            gangs=self.gangs, clock=environment.clock,
+            PreemptionEnvironment(
+                kube=kube, calls=settings.kube, registry=registry, recorder=environment.recorder,
+                clock=environment.clock, monotonic_clock=clock, settings=settings.preemption,
+            ),
+            ledger=self.ledger, gangs=self.gangs, reservations=self.node_reservations,
+            leadership=self.leadership,
         )  # fmt: skip
         self.pod_reader = PodReader(
             registry, self.ledger, environment.keys.verifier, migration=times.migration,
@@ -246,9 +251,13 @@ class Scheduler:
                 refusals=self.metrics.refusals, clock=clock,
                 simulation=ScaleUpSimulation(registry, self.ledger),
                 placement_events=placement_events,
+                answered=self.preemption.answered if self.preemption is not None else None,
             ),
             prioritizer=Prioritizer(registry, self.ledger, self.placer),
-            preemption=PreemptionCheck(registry, self.ledger, self.node_reservations),
+            preemption=PreemptionCheck(
+                registry, self.ledger, self.node_reservations,
+                self.preemption.veto if self.preemption is not None else None,
+            ),
             binder=binder, placement_events=placement_events, clock=clock, gangs=self.gangs,
         )  # fmt: skip
         self.audit = Audit(
@@ -371,6 +380,8 @@ class Scheduler:
                 group.create_task(self.gangs.run(), name="gangs")
             if self.gang_statuses is not None:
                 group.create_task(self.gang_statuses.run(), name="statuses of gangs")
+            if self.preemption is not None and self.preemption.evicts:
+                group.create_task(self.preemption.run(), name="preemption")
 
     def _resign(self) -> None:
         """Drop the reservations that were never sent: only the leader may hold them."""

@@ -39,6 +39,8 @@ class Preemptor(Struct, frozen=True, kw_only=True):
     queue: QueueKey | None = None
     domains: Sequence[Set[str]] | None = None
     """Groups of nodes of which one has to take all members; None = any nodes."""
+    closed: Set[str] = frozenset()
+    """Nodes that are kept for others."""
 
 
 class QueueRoom:
@@ -83,7 +85,8 @@ class EvictionTrials:
         self._filters = filters
         self._preemptor = preemptor
         self._room = room
-        self.scratch = ScratchCluster(ledger, filters)
+        self._only = set(filters.names) - preemptor.closed if preemptor.closed else None
+        self.scratch = ScratchCluster(ledger, filters, only=self._only)
         for pod in ending:
             self.scratch.leave(pod)
         self._gone: dict[str, Pod] = {}
@@ -107,7 +110,7 @@ class EvictionTrials:
     def nodes_without(self, units: Iterable[VictimUnit]) -> Slices[tuple[str, ...]]:
         """The nodes that may do for a pod without all of these units: no other node does. A slice
         is a few of the pods."""
-        empty = self.scratch.copy()
+        empty = self.scratch.copy(self._only)
         for at, pod in enumerate(pods_of(units).values()):
             if not at % _SLICE:
                 yield

@@ -56,6 +56,8 @@ class PotentialVictim(Struct, frozen=True, kw_only=True):
     """Unix time at which its node took it."""
     owner_kind: str = ""
     """Kind of its controller; empty = nobody would make it again."""
+    owner: str = ""
+    """Its controller's uid."""
     grace_s: float = 30
     """Seconds that it may take to end."""
     checkpointed_at: float | None = None
@@ -74,11 +76,23 @@ class PotentialVictim(Struct, frozen=True, kw_only=True):
 
 def protected(victim: PotentialVictim, rules: PreemptionRules, now: float) -> str:
     """Why nobody may be given the pod's cards by evicting it; empty when somebody may."""
+    meta = victim.pod.metadata
+    said = meta.annotations.get(PREEMPTIBLE_KEY, "").strip().lower()
+    cooldown_s = seconds_of(meta.annotations.get(_COOLDOWN, meta.labels.get(_COOLDOWN, ""))) or 0
+    age_s = now - victim.since
+    reasons = (
+        (not victim.owner_kind and said != "true", "has no controller that would make it again"),
+        (age_s < rules.protect_s, f"has run for less than {rules.protect_s:g} s"),
+        (age_s < cooldown_s, f"has run for less than its {_COOLDOWN}"),
+    )
+    return never_evicted(victim, rules) or next((text for holds, text in reasons if holds), "")
+
+
+def never_evicted(victim: PotentialVictim, rules: PreemptionRules) -> str:
+    """Why the pod may go for nobody, whatever is short; empty when it may."""
     pod = victim.pod
     meta, said = pod.metadata, pod.metadata.annotations.get(PREEMPTIBLE_KEY, "").strip().lower()
     volcano = meta.annotations.get(_VOLCANO, meta.labels.get(_VOLCANO, "true"))
-    cooldown_s = seconds_of(meta.annotations.get(_COOLDOWN, meta.labels.get(_COOLDOWN, ""))) or 0
-    age_s = now - victim.since
     reasons = (
         ((meta.namespace or "default") in rules.spared, "of a namespace that is left alone"),
         ((pod.spec.priority or 0) >= SYSTEM_PRIORITY, "of a priority of the system"),
@@ -88,9 +102,6 @@ def protected(victim: PotentialVictim, rules: PreemptionRules, now: float) -> st
         (volcano not in _TRUE, f"its owner forbids it ({_VOLCANO})"),
         *((meta.labels.get(key) == value, f"its owner forbids it ({key})")
           for key, value in _KOORDINATOR),
-        (not victim.owner_kind and said != "true", "has no controller that would make it again"),
-        (age_s < rules.protect_s, f"has run for less than {rules.protect_s:g} s"),
-        (age_s < cooldown_s, f"has run for less than its {_COOLDOWN}"),
     )  # fmt: skip
     return next((text for holds, text in reasons if holds), "")
 

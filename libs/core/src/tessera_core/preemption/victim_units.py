@@ -9,7 +9,7 @@ back finds nobody of lower priority than itself where it was, so nobody takes tu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -124,7 +124,7 @@ def units_of(
     for gang_id, there in of_gangs.items():
         yield
         members = catalog.gangs[gang_id]
-        surplus[gang_id] = spare = _surplus(members, there)
+        surplus[gang_id] = spare = surplus_of(members, there)
         found += _of_gang(members, there, spare, protection, kept)
     return EvictableUnits(tuple(found), surplus, kept)
 
@@ -174,9 +174,9 @@ def _one_by_one(
             )
 
 
-def _surplus(members: GangMembers, there: Mapping[str, PotentialVictim]) -> GangSurplus:
+def surplus_of(members: GangMembers, there: Collection[str]) -> GangSurplus:
     """How many members may go by themselves: all of a gang that is broken already, and of one that
-    lives on with any number once it has started."""
+    lives on with any number once it has started. `there` are the uids of its bound pods."""
     gang = members.gang
     roles = Counter(each.role for each in members.bound if each.pod.metadata.uid in there)
     if _singly(gang) or len(there) < gang.min:

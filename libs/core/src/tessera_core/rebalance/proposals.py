@@ -46,6 +46,8 @@ class EnabledPlanKinds(Struct, frozen=True, kw_only=True):
                 return self.move
             case PlanKind.RESIZE:
                 return self.resize
+            case PlanKind.PREEMPT:
+                return False
 
 
 class ProposalRules(Struct, frozen=True, kw_only=True):
@@ -118,6 +120,8 @@ def stale(situation: ClusterView, rules: ProposalRules, spec: PlanSpec) -> Slice
             return (yield from contention.stale(situation, rules.contention, spec))
         case PlanKind.RESIZE:
             return resize_proposals.stale(situation, spec)
+        case PlanKind.PREEMPT:
+            return "it is the scheduler's to carry out"
 
 
 def plan_name(spec: PlanSpec) -> str:

@@ -55,6 +55,11 @@ class NodeReservations:
         """How many pods have one."""
         return len(self._by_pod)
 
+    def node_of(self, uid: str) -> str:
+        """The node that is reserved for the pod; empty where none is."""
+        held = self._by_pod.get(uid)
+        return "" if held is None else held.node
+
     def put(self, held: NodeReservation, now: float) -> bool:
         """Add the reservation on the pod; False when that changes nothing."""
         if held.until <= now or (held.nominated and self._over.get(held.uid) == held.node):

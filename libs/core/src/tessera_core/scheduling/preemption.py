@@ -7,7 +7,7 @@ become free may be taken by a pod that comes first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -23,24 +23,38 @@ from tessera_core.scheduling.pod_request import card_request
 from tessera_schema.kube import Pod
 from tessera_schema.requests import PodRequest
 
+Veto = Callable[[Pod, Sequence[str]], str]
+"""Why the pods of these uids may not all go for the pod; empty when they may."""
+
 
 class PreemptionCheck:
     """Checks the nodes on which kube-scheduler proposes to evict pods."""
 
     def __init__(
-        self, registry: DialectRegistry, ledger: Ledger, reservations: NodeReservations
+        self,
+        registry: DialectRegistry,
+        ledger: Ledger,
+        reservations: NodeReservations,
+        veto: Veto | None = None,
     ) -> None:
-        """All are shared with the filter."""
+        """All are shared with the filter; without `veto` any pod may go."""
         self._registry = registry
         self._ledger = ledger
         self._reservations = reservations
+        self._veto = veto
 
     def nodes(
         self, pod: Pod | None, victims: Mapping[str, Iterable[str]], now: float
     ) -> frozenset[str]:
         """Of these nodes (node -> uids) those where evicting would make room for the pod's cards,
-        and that are not reserved for another pod. All, for a pod that asks for no cards."""
+        and that are not reserved for another pod. All, for a pod that asks for no cards, but for
+        those where a pod may not go."""
         request = card_request(self._registry, self._ledger, pod)
+        if pod is not None and self._veto is not None:
+            refused = self._veto
+            victims = {
+                node: uids for node, uids in victims.items() if not refused(pod, tuple(uids))
+            }
         if pod is None or request is None:
             return frozenset(victims)
         closed = self._reservations.closed_to(request, pod.spec.priority or 0, now)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tessera_rebalancer.plans.plan_store import PlanObject
 from tessera_runtime import logs
 from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.events import EventRecorder, of_pod
+from tessera_runtime.plans.plan_store import PlanObject
 from tessera_schema.messages import event_catalogue
 from tessera_schema.plans import (
     PlanDeclined,

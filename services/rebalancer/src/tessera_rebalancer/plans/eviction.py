@@ -9,20 +9,18 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from tessera_core.rebalance.movable_pods import move_hint
 from tessera_rebalancer.plan_settings import PaceSettings
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiBusy, ApiConflict, ApiNotFound, ApiRefused, Transient
-from tessera_runtime.kube import paths
-from tessera_runtime.kube.api import Kube, Verb
+from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey, read_back
+from tessera_runtime.plans.evictions import create_eviction
 from tessera_schema.annotation_keys import REBALANCE_KEY
 
 _log: Final = logs.named("tessera.rebalancer.plans.evicting")
-_encode: Final = msgspec.json.Encoder().encode
 
 
 class _NotYet(Struct, frozen=True):
@@ -61,7 +59,7 @@ class Evictor:
             if not found.metadata.deletion_timestamp:
                 if move_hint(found) == "false":
                     return f"its owner does not want it ({REBALANCE_KEY})"
-                await self._create_eviction(pod)
+                await create_eviction(self._kube, pod)
             return await self._ended(pod)
         except ApiBusy as e:
             return _NotYet(str(e), max(e.retry_after_s, pace.again_s))
@@ -69,15 +67,6 @@ class Evictor:
             return _NotYet(str(e), pace.look_s)  # if it is gone the next read shows it
         except ApiRefused as e:
             return str(e)
-
-    async def _create_eviction(self, pod: PodKey) -> None:
-        body = {
-            "apiVersion": "policy/v1", "kind": "Eviction",
-            "metadata": {"name": pod.name, "namespace": pod.namespace},
-            "deleteOptions": {"preconditions": {"uid": pod.uid}},
-        }  # fmt: skip
-        path = paths.pod(pod.namespace, pod.name, "eviction")
-        await self._kube.call(Verb.POST, path, body=_encode(body))
 
     async def _ended(self, pod: PodKey) -> str:
         """Wait until a pod that is being deleted has ended."""

@@ -19,9 +19,7 @@ from tessera_core.machines.plan import Approved, Broken, Event, Finished, Refute
 from tessera_rebalancer.plan_settings import PaceSettings
 from tessera_rebalancer.plans.events import PlanEvents
 from tessera_rebalancer.plans.eviction import Evictor
-from tessera_rebalancer.plans.plan_store import PlanGone, PlanObject, PlanStore
 from tessera_rebalancer.plans.planner import RebalancePlanner
-from tessera_rebalancer.plans.reservation import RoomReservation, RoomState
 from tessera_rebalancer.plans.resize import ResizeRequester
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
@@ -29,6 +27,8 @@ from tessera_runtime.errors import ApiRefused, Transient
 from tessera_runtime.kube import timestamps
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
+from tessera_runtime.plans.plan_store import PlanGone, PlanObject, PlanStore
+from tessera_runtime.plans.room_reservation import RoomReservation, RoomState
 from tessera_schema.plans import PlanKind, PlanPhase, PlanStatus, PlanStep
 
 _log: Final = logs.named("tessera.rebalancer.plans.executing")
@@ -53,7 +53,7 @@ class PlanExecutor:
         self._clock = clock
         self._pace = pace
         self._evictor = Evictor(kube, pace)
-        self._room = RoomReservation(kube, clock, pace)
+        self._room = RoomReservation(kube, clock, pace.reserve_s)
         self._resizer = ResizeRequester(kube, pace)
 
     async def run(self) -> NoReturn:

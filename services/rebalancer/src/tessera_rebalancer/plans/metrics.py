@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from tessera_rebalancer.plans.plan_store import PlanStore
 from tessera_rebalancer.plans.planner import RebalancePlanner
 from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, MetricsRegistry
+from tessera_runtime.plans.plan_store import PlanStore
 from tessera_schema.plans import PlanKind, PlanPhase
 
 

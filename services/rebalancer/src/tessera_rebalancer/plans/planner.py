@@ -21,11 +21,11 @@ from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plan_settings import PlanSettings
 from tessera_rebalancer.plans.cluster_watch import ClusterWatch
 from tessera_rebalancer.plans.events import PlanEvents
-from tessera_rebalancer.plans.plan_store import PlanGone, PlanObject, PlanStore
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube import timestamps
+from tessera_runtime.plans.plan_store import PlanGone, PlanObject, PlanStore
 from tessera_runtime.slice_runner import in_slices
 from tessera_schema.messages.hints import NodeHints
 from tessera_schema.plans import PlanKind, PlanPhase, PlanSpec, PlanStatus

@@ -15,13 +15,13 @@ import msgspec
 from tessera_core.fleet.cores import milli
 from tessera_core.kube.quantity import quantity_value
 from tessera_rebalancer.plan_settings import PaceSettings
-from tessera_rebalancer.plans.plan_store import PlanObject
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, Transient
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey, read_back
 from tessera_runtime.kube.patches import annotate
+from tessera_runtime.plans.plan_store import PlanObject
 from tessera_schema.grants import GRANT_KEY, Grant, UnknownGrantVersion, decode_grant
 from tessera_schema.kube import Pod
 from tessera_schema.plans import PlanStep, PodOfPlan

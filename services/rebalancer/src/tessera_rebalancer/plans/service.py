@@ -13,7 +13,6 @@ from tessera_rebalancer.plans.cluster_watch import ClusterWatch
 from tessera_rebalancer.plans.events import PlanEvents
 from tessera_rebalancer.plans.executor import PlanExecutor
 from tessera_rebalancer.plans.metrics import PlanMetrics
-from tessera_rebalancer.plans.plan_store import PlanStore, watched
 from tessera_rebalancer.plans.planner import MeasuredCluster, RebalancePlanner
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime.bus.outbox import Outbox
@@ -21,7 +20,9 @@ from tessera_runtime.informers.installed_kinds import watch_when_installed
 from tessera_runtime.kube.events import EventRecorder
 from tessera_runtime.kube.reflector import Reflector
 from tessera_runtime.metrics import MetricsRegistry
+from tessera_runtime.plans.plan_store import PlanStore, watched
 from tessera_runtime.service import ServiceEnvironment
+from tessera_schema.plans import REBALANCING
 
 
 class PlanService:
@@ -38,7 +39,7 @@ class PlanService:
         self._environment = environment
         self._settings = settings = environment.settings.plans
         self.watch = ClusterWatch(environment)
-        self.plans = PlanStore(environment.kube)
+        self.plans = PlanStore(environment.kube, REBALANCING)
         published = PlanEvents(outbox, events, environment.settings.bus.cluster)
         self.planner = RebalancePlanner(
             plans=self.plans,

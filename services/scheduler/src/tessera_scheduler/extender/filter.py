@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tessera_core.scheduling.filter import Filter
+from collections.abc import Callable
+
+from tessera_core.scheduling.filter import Filter, FilterAnswer
 from tessera_core.scheduling.simulation import ScaleUpSimulation, is_simulation
 from tessera_runtime.metrics import Counter
 from tessera_runtime.monotonic_clock import MonotonicClock
@@ -27,8 +29,10 @@ class FilterCalls:
         clock: MonotonicClock,
         simulation: ScaleUpSimulation,
         placement_events: PlacementEvents,
+        answered: Callable[[FilterAnswer, float], None] | None = None,
     ) -> None:
-        """`orders` learn of each pod before it is placed."""
+        """`orders` learn of each pod before it is placed; `answered` is called with each answer
+        and the time of the wall."""
         self._filter = filter_
         self._orders = orders
         self._allocation_events = allocation_events
@@ -36,6 +40,7 @@ class FilterCalls:
         self._clock = clock
         self._simulation = simulation
         self._placement_events = placement_events
+        self._answered = answered
 
     def answer(self, body: bytes) -> bytes:
         """The answer to a body of `/filter`. Raises msgspec.DecodeError for what is none."""
@@ -54,6 +59,8 @@ class FilterCalls:
                 self._refusals.labels(answer.reason.wire).inc()
                 span.set(reason=answer.reason.wire)
             self._allocation_events.answered(answer, span.traceparent)
+            if self._answered is not None:
+                self._answered(answer, self._clock.time())
         if scores:
             self._placement_events.answered(answer, scores, len(decode_names(args.node_names)))
         return answer.body

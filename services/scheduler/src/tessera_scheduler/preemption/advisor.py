@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
 from typing import Final
+
+from msgspec.structs import replace
 
 from tessera_core.gangs.quorum import minimum_members
 from tessera_core.gangs.scratch import MemberRequest
@@ -26,9 +29,12 @@ from tessera_runtime.kube.api import Kube
 from tessera_runtime.slice_runner import in_slices
 from tessera_scheduler.gangs.scheduling import GangScheduling
 from tessera_scheduler.preemption.cluster_views import ClusterViews
+from tessera_scheduler.preemption.settings import PreemptionSettings
 from tessera_schema.kube import Pod
 from tessera_schema.requests import PodRequest
 
+ClosedNodes = Callable[[PodRequest, int], Collection[str]]
+"""The nodes that a pod of this priority has to leave to others."""
 _NEVER: Final = "Never"
 _NO_BUDGETS: Final = "; disruption budgets could not be read"
 _log: Final = logs.named("tessera.scheduler.preemption")
@@ -42,30 +48,38 @@ class PreemptionAdvisor:
         kube: Kube,
         views: ClusterViews,
         gangs: GangScheduling | None,
+        closed: ClosedNodes,
         clock: Clock,
         *,
-        search_s: float,
+        settings: PreemptionSettings,
     ) -> None:
-        """A search that takes longer than `search_s` is given up."""
+        """`closed` are the nodes that are kept for others than a pod."""
         self._kube = kube
         self._views = views
         self._gangs = gangs
+        self._closed = closed
         self._clock = clock
-        self._search_s = search_s
+        self._settings = settings
 
     async def advice(self, pod: Pod, request: PodRequest) -> str:
         """Who would have to go for the pod, or for its gang, in a sentence."""
+        found, unread = await self.find(pod, request)
+        done = "" if self._settings.evicts else f"; {NOT_DONE}"
+        return f"{sentence(found)}{unread}{done}"
+
+    async def find(self, pod: Pod, request: PodRequest) -> tuple[Preemption | NoPreemption, str]:
+        """Who would have to go, and what could not be read for that."""
         try:
             budgets, unread = tuple(await list_budgets(self._kube)), ""
         except TesseraError as e:
             _log.warning("disruption budgets not read", why=str(e))
             budgets, unread = (), _NO_BUDGETS
         try:
-            async with asyncio.timeout(self._search_s):
-                found = await in_slices(self._search(pod, request, budgets))
+            async with asyncio.timeout(self._settings.search_s):
+                return await in_slices(self._search(pod, request, budgets)), unread
         except TimeoutError:
-            return f"who would have to go was not found within {self._search_s:g} s"
-        return f"{sentence(found)}{unread}; {NOT_DONE}"
+            text = f"the search took longer than {self._settings.search_s:g} s"
+            return NoPreemption(text), unread
 
     def _search(
         self, pod: Pod, request: PodRequest, budgets: tuple[Disruption, ...]
@@ -76,8 +90,9 @@ class PreemptionAdvisor:
         preemptor = self._preemptor(pod, request, view)
         if isinstance(preemptor, str):
             return NoPreemption(preemptor)
+        closed = self._closed(request, preemptor.priority)
         planner = PreemptionPlanner(view, self._clock.time())
-        return (yield from planner.search(preemptor))
+        return (yield from planner.search(replace(preemptor, closed=frozenset(closed))))
 
     def _preemptor(self, pod: Pod, request: PodRequest, view: PreemptionView) -> Preemptor | str:
         """The pod, or the members of its gang that have to start together."""

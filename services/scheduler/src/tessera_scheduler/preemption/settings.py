@@ -17,6 +17,7 @@ class PreemptionSwitch(StrEnum):
 
     OFF = "off"
     SHOW = "show"
+    ON = "on"
 
 
 class PreemptionSettings(Struct, frozen=True, kw_only=True):
@@ -24,9 +25,18 @@ class PreemptionSettings(Struct, frozen=True, kw_only=True):
 
     mode: PreemptionSwitch = PreemptionSwitch.SHOW
     """`show`: `tessera explain` says who would have to go, and nobody is evicted. `off`: nothing is
-    kept of running pods for it."""
+    kept of running pods for it. `on`: they are evicted, by plans (docs/preemption.md); the
+    component `preemption` gives the rights."""
     protect_s: Annotated[float, Meta(ge=0)] = 60.0
     """Seconds after its start in which a pod is no victim."""
+    after_s: Seconds = 5.0
+    """Seconds that a pod has waited for room before others are evicted for it."""
+    evict_s: Seconds = 60.0
+    """Seconds for which an eviction is tried again that a disruption budget does not allow."""
+    promise_s: Seconds = 900.0
+    """Seconds from the start of a plan for which the node is kept for the pod that waits."""
+    preemptors: tuple[str, ...] = ("tessera-scheduler",)
+    """`schedulerName` of the pods for which others are evicted."""
     search_s: Seconds = 10.0
     """Seconds after which the search for one pod is given up. It goes in slices of some
     milliseconds, between which kube-scheduler is answered."""
@@ -35,6 +45,11 @@ class PreemptionSettings(Struct, frozen=True, kw_only=True):
     def enabled(self) -> bool:
         """Whether it is worked out at all."""
         return self.mode is not PreemptionSwitch.OFF
+
+    @property
+    def evicts(self) -> bool:
+        """Whether pods are evicted."""
+        return self.mode is PreemptionSwitch.ON
 
     @property
     def rules(self) -> PreemptionRules:

@@ -73,7 +73,7 @@ class VictimReader:
             ),
         )  # fmt: skip
         return PotentialVictim(
-            pod=kept, owner_kind=owner.kind if owner else "",
+            pod=kept, owner=owner.uid if owner else "", owner_kind=owner.kind if owner else "",
             since=parse_time(pod.status.start_time) or parse_time(meta.creation_timestamp) or 0,
             grace_s=life.spec.termination_grace_period_seconds,
             checkpointed_at=parse_time(meta.annotations.get(CHECKPOINTED_KEY)),

@@ -1,4 +1,4 @@
-"""RebalancePlans as the API server has them, and the only writer of their statuses.
+"""RebalancePlans of some kinds as the API server has them, and the only writer of their statuses.
 
 One that cannot be read is left alone, and is named in the log.
 """
@@ -6,6 +6,7 @@ One that cannot be read is left alone, and is named in the log.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -22,9 +23,9 @@ from tessera_runtime.kube.lists import Identity, identity
 from tessera_runtime.kube.patches import JsonPatchOperation, add, json_patch, require
 from tessera_runtime.kube.reflector import ListWatch, WatchEventType
 from tessera_schema.json_codec import decoder
-from tessera_schema.plans import PLAN_KIND, PLANS, PlanPhase, PlanSpec, PlanStatus
+from tessera_schema.plans import PLAN_KIND, PLANS, PlanKind, PlanPhase, PlanSpec, PlanStatus
 
-_log: Final = logs.named("tessera.rebalancer.plans")
+_log: Final = logs.named("tessera.plans")
 _CHANGED: Final = (409, 422)
 """Answers to a patch whose preconditions do not hold."""
 _encode: Final = msgspec.json.Encoder().encode
@@ -92,9 +93,11 @@ def watched() -> ListWatch[PlanObject]:
 
 
 class PlanStore:
-    """All RebalancePlans; a handler."""
+    """The RebalancePlans of some kinds; a handler."""
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Kube, kinds: Collection[PlanKind]) -> None:
+        """Plans of other kinds are another process' to carry out."""
+        self._kinds = frozenset(kinds)
         self.known: dict[str, PlanObject] = {}
         self.changed = asyncio.Event()
         """Set by each change; the task that waits for it clears it."""
@@ -113,7 +116,7 @@ class PlanStore:
     def on_list(self, items: list[PlanObject], started: float, now: float) -> None:
         """See `Handler.on_list`."""
         del started, now
-        self.known = {item.name: item for item in items}
+        self.known = {item.name: item for item in items if item.spec.kind in self._kinds}
         self.changed.set()
 
     def on_event(self, change: WatchEventType, item: PlanObject, now: float) -> None:
@@ -121,7 +124,7 @@ class PlanStore:
         del now
         if change is WatchEventType.DELETED:
             self.known.pop(item.name, None)
-        else:
+        elif item.spec.kind in self._kinds:
             self._remember(item)
         self.changed.set()
 

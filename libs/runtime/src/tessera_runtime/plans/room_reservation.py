@@ -10,8 +10,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from tessera_rebalancer.plan_settings import PaceSettings
-from tessera_rebalancer.plans.plan_store import PlanObject
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, Transient
@@ -19,10 +17,11 @@ from tessera_runtime.kube import paths, timestamps
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey, read_back
 from tessera_runtime.kube.patches import annotate
+from tessera_runtime.plans.plan_store import PlanObject
 from tessera_schema.annotation_keys import RESERVE_KEY
 from tessera_schema.plans import Reservation, encode_reservation
 
-_log: Final = logs.named("tessera.rebalancer.plans.room")
+_log: Final = logs.named("tessera.plans.room")
 
 
 class RoomState(StrEnum):
@@ -37,13 +36,14 @@ class RoomState(StrEnum):
 class RoomReservation:
     """Writes and removes the annotation."""
 
-    def __init__(self, kube: Kube, clock: Clock, pace: PaceSettings) -> None:
+    def __init__(self, kube: Kube, clock: Clock, reserve_s: float) -> None:
+        """A reservation holds for `reserve_s` from the start of its plan."""
         self._kube = kube
         self._clock = clock
-        self._pace = pace
+        self._reserve_s = reserve_s
 
     async def reserve(self, plan: PlanObject) -> RoomState:
-        """Reserve the room on the node that the plan empties, for `pace.reserve_s` from the plan's
+        """Reserve the room on the node that the plan empties, for `reserve_s` from the plan's
         start. Raises as `Kube.call` does."""
         waits = plan.spec.for_pod
         if waits is None:
@@ -56,7 +56,7 @@ class RoomReservation:
             return RoomState.BOUND
         started = timestamps.parse_time(plan.status.started) or self._clock.time()
         reservation = Reservation(
-            node=plan.spec.steps[0].pod.node, until=started + self._pace.reserve_s,
+            node=plan.spec.steps[0].pod.node, until=started + self._reserve_s,
             plan=plan.name,
         )  # fmt: skip
         text = encode_reservation(reservation)

@@ -1,0 +1,1 @@
+"""RebalancePlans on the API server, and what carrying them out takes."""

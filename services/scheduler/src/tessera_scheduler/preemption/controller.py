@@ -1,0 +1,236 @@
+"""Decides which pods others are evicted for, and has it done: the leading replica, and nobody else.
+
+A plan is the record of a decision: it is written before the first eviction, a replica that takes
+over goes on with it, and budgets and pauses are counted from those that are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import blake2b
+from typing import Final, NoReturn
+
+from msgspec.structs import replace
+
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.machines.plan import Approved, Refuted, advance
+from tessera_core.preemption.eviction_budgets import EvictionBudget, barred, overspent
+from tessera_core.preemption.messages import sentence
+from tessera_core.preemption.preemption import Preemption
+from tessera_core.scheduling.pod_request import card_request
+from tessera_runtime import logs
+from tessera_runtime.errors import TesseraError
+from tessera_runtime.informers.installed_kinds import watch_when_installed
+from tessera_runtime.kube import timestamps
+from tessera_runtime.kube.binding import PodKey, read_back
+from tessera_runtime.kube.lists import pages
+from tessera_runtime.kube.reflector import Reflector
+from tessera_runtime.plans.plan_store import PlanGone, PlanObject, PlanStore, read_plan, watched
+from tessera_scheduler.leadership.leader import Leadership
+from tessera_scheduler.preemption.advisor import PreemptionAdvisor
+from tessera_scheduler.preemption.environment import PreemptionEnvironment
+from tessera_scheduler.preemption.executor import NotLeadingAnyMore, PreemptionExecutor
+from tessera_scheduler.preemption.pending_preemptors import PendingPreemptor, PendingPreemptors
+from tessera_schema.kube import Pod
+from tessera_schema.plans import (
+    PLANS,
+    PlanKind,
+    PlanPhase,
+    PlanSpec,
+    PlanStatus,
+    PlanStep,
+    PodOfPlan,
+)
+
+ROUND_S: Final = 1.0
+LATER_S: Final = 60.0
+"""Seconds after which a pod for which nobody could be evicted is tried again."""
+KEEP_S: Final = 86_400.0
+"""Seconds after its end in which a plan is kept."""
+_LOOK_S: Final = 60.0
+_PAGE: Final = 500
+_BY: Final = "TESSERA_PREEMPTION_MODE"
+_log: Final = logs.named("tessera.scheduler.preemption")
+
+
+class PreemptionController:
+    """Decides, in rounds."""
+
+    def __init__(
+        self,
+        environment: PreemptionEnvironment,
+        *,
+        ledger: Ledger,
+        waiting: PendingPreemptors,
+        advisor: PreemptionAdvisor,
+        executor: PreemptionExecutor,
+        plans: PlanStore,
+        leadership: Leadership,
+    ) -> None:
+        """`plans` are of the kind that preemption makes."""
+        self._kube = environment.kube
+        self._registry = environment.registry
+        self._clock = environment.clock
+        self._settings = environment.settings
+        self._calls = environment.calls
+        self._ledger = ledger
+        self._waiting = waiting
+        self._advisor = advisor
+        self._executor = executor
+        self._plans = plans
+        self._leadership = leadership
+        self._budget = EvictionBudget()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._term = ""
+        """Of the Lease, under which the plans were listed."""
+
+    async def run(self) -> NoReturn:
+        """Watch plans and decide, until cancelled."""
+        listed = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            reflector = Reflector(self._kube, watched(), self._plans, settings=self._calls)
+            watching = watch_when_installed(self._kube, reflector, _LOOK_S, listed)
+            group.create_task(watching, name="preemption plans")
+            await listed.wait()
+            while True:
+                await asyncio.sleep(ROUND_S)
+                try:
+                    await self._round(group)
+                except TesseraError as e:
+                    _log.warning("preemption put off", why=str(e))
+        raise AssertionError("rounds never end")
+
+    async def _round(self, group: asyncio.TaskGroup) -> None:
+        self._tasks = {name: task for name, task in self._tasks.items() if not task.done()}
+        if not self._leadership.leads:
+            for task in self._tasks.values():
+                task.cancel()
+            self._term = ""
+            return
+        if self._term != self._leadership.term():
+            await self._list()
+            self._term = self._leadership.term()
+        await self._go_on(group)
+        now = self._clock.time()
+        for pod in self._waiting.due(now, self._settings.after_s):
+            pod.not_before = now + LATER_S
+            plan = await self._decide(pod)
+            if plan is not None:
+                self._begin(group, plan)
+                return
+
+    async def _list(self) -> None:
+        """All plans, by a quorum read: a former leader may have made one a moment ago."""
+        found = [
+            read_plan(bytes(raw))
+            async for page in pages(self._kube, PLANS, limit=_PAGE)
+            for raw in page.items or ()
+        ]
+        self._plans.on_list(found, 0, 0)
+
+    async def _go_on(self, group: asyncio.TaskGroup) -> None:
+        """Take up plans that nobody carries out, and remove those that ended long ago."""
+        for plan in list(self._plans.known.values()):
+            if plan.status.phase is PlanPhase.STARTED and plan.name not in self._tasks:
+                self._begin(group, plan)
+            elif plan.status.phase is PlanPhase.PROPOSED and plan.name not in self._tasks:
+                stamp = timestamps.format_time(self._clock.time())
+                status = replace(
+                    plan.status, phase=advance(plan.status.phase, Refuted()), ended=stamp,
+                    message="the replica that made it has ended",
+                )  # fmt: skip
+                await self._written(plan, status)
+            elif plan.over and plan.former.ended < self._clock.time() - KEEP_S:
+                await self._plans.delete(plan)
+
+    async def _written(self, plan: PlanObject, status: PlanStatus) -> None:
+        try:
+            await self._plans.write_status(plan, status)
+        except PlanGone:
+            _log.info("plan is gone", plan=plan.name)
+
+    def _begin(self, group: asyncio.TaskGroup, plan: PlanObject) -> None:
+        self._tasks[plan.name] = group.create_task(self._carried_out(plan), name=plan.name)
+
+    async def _carried_out(self, plan: PlanObject) -> None:
+        try:
+            await self._executor.carry_out(plan)
+        except (NotLeadingAnyMore, PlanGone, TesseraError) as e:
+            _log.warning("preemption plan put off", plan=plan.name, why=str(e) or "not leading")
+            await asyncio.sleep(ROUND_S)
+
+    # -- decisions
+
+    async def _decide(self, waiting: PendingPreemptor) -> PlanObject | None:
+        """A plan for the pod, started; None where nobody is evicted for it now."""
+        now, formers = self._clock.time(), self._plans.formers
+        why = barred(formers, waiting.key.uid, now)
+        if why:
+            self._not(waiting, why)
+            return None
+        pod = await read_back(self._kube, waiting.key)
+        request = card_request(self._registry, self._ledger, pod)
+        if pod is None or request is None or pod.spec.node_name or pod.metadata.deletion_timestamp:
+            self._waiting.forget(waiting.key.uid)
+            return None
+        if self._ledger.entry(waiting.key.uid) is not None:
+            return None
+        found, unread = await self._advisor.find(pod, request)
+        if not isinstance(found, Preemption) or not found.units or unread:
+            self._not(waiting, unread or sentence(found))
+            return None
+        spec = _spec(pod, found)
+        why = overspent(formers, [step.pod for step in spec.steps], self._budget, now)
+        why = why or await self._executor.dry_run([_key(step.pod) for step in spec.steps])
+        if why or not self._leadership.leads:
+            self._not(waiting, why)
+            return None
+        return await self._started(spec)
+
+    async def _started(self, spec: PlanSpec) -> PlanObject | None:
+        name = _name(spec, self._clock.time())
+        if not await self._plans.create(name, spec):
+            return None
+        plan = self._plans.known[name]
+        stamp = timestamps.format_time(self._clock.time())
+        status = replace(plan.status, phase=advance(plan.status.phase, Approved()), started=stamp)
+        try:
+            return await self._plans.write_status(plan, status, exact=True)
+        except PlanGone:
+            return None
+
+    def _not(self, waiting: PendingPreemptor, why: str) -> None:
+        _log.info("nobody is evicted", pod=f"{waiting.key.namespace}/{waiting.key.name}", why=why)
+
+
+def _spec(pod: Pod, found: Preemption) -> PlanSpec:
+    """Victims on the node where the pod is to be come first."""
+    node = next(iter(found.seats.values())).node
+    victims = sorted(found.victims, key=lambda each: each.pod.spec.node_name != node)
+    meta = pod.metadata
+    return PlanSpec(
+        kind=PlanKind.PREEMPT, reason=f"{pod.name}: {sentence(found)}",
+        cost=round(found.cost.card_s, 1),
+        steps=tuple(
+            PlanStep(
+                pod=PodOfPlan(
+                    namespace=each.pod.metadata.namespace, name=each.pod.metadata.name,
+                    uid=each.uid, node=each.pod.spec.node_name, owner=each.owner,
+                )
+            )
+            for each in victims
+        ),
+        for_pod=PodOfPlan(namespace=meta.namespace, name=meta.name, uid=meta.uid, node=node),
+        decision="approved", decided_by=_BY,
+    )  # fmt: skip
+
+
+def _name(spec: PlanSpec, now: float) -> str:
+    """Another name for each time that the same pods go for the same pod."""
+    about = [step.pod.uid for step in spec.steps]
+    text = "/".join([*about, spec.for_pod.uid if spec.for_pod else "", f"{now:.0f}"])
+    return f"preempt-{blake2b(text.encode(), digest_size=5).hexdigest()}"
+
+
+def _key(pod: PodOfPlan) -> PodKey:
+    return PodKey(pod.namespace, pod.name, pod.uid)
