@@ -223,7 +223,7 @@ class GangCluster:
     def restart_kube_scheduler(self) -> None:
         """Its calls end."""
         for uid in self.calling:
-            self.coordinator.leave(uid)
+            self.coordinator.leave(uid, self.now)
         self.calling = set()
 
     outcome: Callable[[str], bool | None] = staticmethod(lambda uid: True)
@@ -245,6 +245,7 @@ class GangCluster:
             self.ledger.resolve_binding(uid, bound=True)
         else:
             self.ledger.resolve_binding(uid, bound=False)
+            self.coordinator.leave(uid, self.now)
 
     def settle_unknown(self, *, written: bool) -> None:
         """The oldest Binding of unknown outcome is settled."""

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tessera_core.gang_scheduling.attempt import GangAttempt, GangTimings
 from tessera_core.gangs.gang import GangOrigin
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.machines.gang import GangPhase
 from tessera_testing.builders import a_container, a_pod
 from tests.core.gang_scheduling.gang_cluster import GangCluster, koord_members, members, started
@@ -278,6 +279,26 @@ def test_a_member_without_cards_is_waited_for_before_the_first_binding() -> None
     assert cluster.phase(group) in (GangPhase.COMMITTED, GangPhase.STARTED)
     assert set(cluster.bound()) == {"g1", "g2", "launcher"}
     assert uid not in cluster.released
+
+
+def test_a_member_whose_binding_is_refused_keeps_its_cards_until_it_is_tried_again() -> None:
+    group = a_group("g", minMember=2)
+    cluster = GangCluster({"n1": 2}, [group])
+    cluster.create(*members("g", 1, 2))
+    cluster.watch()
+    cluster.step()
+    refused = cluster.uid("g2")
+    cluster.outcome = lambda uid: uid != refused
+    for name in ("g1", "g2"):
+        cluster.try_pod(cluster.uid(name))
+    assert cluster.bound() == ["g1"]
+    entry = cluster.ledger.entry(refused)
+    assert entry is not None
+    assert entry.phase is AllocationPhase.RESERVED
+    cluster.outcome = lambda uid: True
+    cluster.run()
+    assert cluster.bound() == ["g1", "g2"]
+    assert cluster.phase(group) is GangPhase.STARTED
 
 
 def test_a_member_without_cards_that_gets_no_node_is_named() -> None:

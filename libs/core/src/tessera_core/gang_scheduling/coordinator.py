@@ -117,11 +117,11 @@ class GangCoordinator:
         self._commit_if_complete(known, now)
         return None
 
-    def leave(self, uid: str) -> None:
-        """The bind call of a member that waits has ended: kube-scheduler has gone."""
-        known = self._known.get(self._registry.gang_of(uid))
-        if known is not None:
+    def leave(self, uid: str, now: float) -> None:
+        """The bind call of a member has ended without a Binding: it has not arrived."""
+        if (known := self._known.get(self._registry.gang_of(uid))) is not None:
             known.attempt.arrived.discard(uid)
+            self._reservations.restore(known.attempt, uid, now)
 
     # -- time, and what watches show
 

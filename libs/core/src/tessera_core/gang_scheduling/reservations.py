@@ -9,6 +9,7 @@ from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
 from tessera_core.gangs.scratch import MemberSeat
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
+from tessera_core.machines.gang import GangPhase
 
 
 class MemberReservations:
@@ -53,6 +54,14 @@ class MemberReservations:
                 attempt.seats[uid] = MemberSeat(entry.grant.node, entry.grant)
             entry.since = now
         return ""
+
+    def restore(self, attempt: GangAttempt, uid: str, now: float) -> None:
+        """Reserve a member's cards where it had them, if others of its gang have been let through
+        and the ledger holds none for it: else another pod would take them before it is tried
+        again."""
+        seat = attempt.seats.get(uid) if attempt.phase is GangPhase.COMMITTED else None
+        if seat is not None and seat.grant is not None and self._ledger.entry(uid) is None:
+            self._ledger.assume([seat.grant], now)  # refused: they are another pod's now
 
     def give_up(self, uids: Iterable[str]) -> None:
         """Free what was never sent of these pods."""

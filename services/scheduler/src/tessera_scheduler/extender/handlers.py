@@ -79,7 +79,10 @@ class Extender:
         self._check_leading()
         args = decode_binding_args(body)
         error = await self._gangs.arrive(args.pod_uid) if self._gangs is not None else ""
-        error = error or await self._binder.bind(args, self._clock.time())
+        if not error:
+            error = await self._binder.bind(args, self._clock.time())
+            if error and self._gangs is not None:
+                self._gangs.leave(args.pod_uid)
         if error:
             self._placement_events.not_bound(args, error)
         return encode_result(ExtenderBindingResult(error=error))

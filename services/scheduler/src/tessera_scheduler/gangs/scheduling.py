@@ -189,12 +189,16 @@ class GangScheduling:
         try:
             error = await call
         except asyncio.CancelledError:
-            self.coordinator.leave(uid)
+            self.leave(uid)
             raise
         finally:
             if self._calls.get(uid) is call:
                 del self._calls[uid]
         return error or self._still(uid)
+
+    def leave(self, uid: str) -> None:
+        """The bind call of a pod has ended without a Binding."""
+        self.coordinator.leave(uid, self._clock.time())
 
     def _still(self, uid: str) -> str:
         """Why a pod that was let go on must not: much may have happened before it runs again."""
