@@ -28,7 +28,7 @@ async def test_a_volcano_job_of_eight(open_cluster: OpenCluster) -> None:
         pods += [a_member(f"train-{n}", "train", schedulerName="volcano") for n in range(7)]
         async with logged(cluster, train=8) as log:
             await create(cluster, pods[:-1])
-            await nothing_bound(cluster, "train-0", "GangWaiting")
+            await nothing_bound(cluster, "train-0")
             await create(cluster, pods[-1:])
             placed = await cluster.until_count(8)
             assert log.partial() == frozenset()
@@ -42,7 +42,7 @@ async def test_a_koordinator_bundle_of_two_gangs(open_cluster: OpenCluster) -> N
         actors = [a_koordinator_member(f"actor-{n}", "actor", 2, bundle) for n in (0, 1)]
         await create(cluster, actors)
         await create(cluster, [a_koordinator_member("learner-0", "learner", 3, bundle)])
-        await nothing_bound(cluster, "actor-0", "GangWaiting")
+        await nothing_bound(cluster, "actor-0")
         more = [a_koordinator_member(f"learner-{n}", "learner", 3, bundle) for n in (1, 2)]
         await create(cluster, more)
         nothing_is_overgranted(await cluster.until_count(5), cluster.cards)
@@ -58,7 +58,7 @@ async def test_a_pod_group_of_the_coscheduling_plugin(open_cluster: OpenCluster)
 
         await make_group(cluster, "g", 3, COSCHEDULING)
         await create(cluster, map(member, (0, 1)))
-        await nothing_bound(cluster, "g-0", "GangWaiting")
+        await nothing_bound(cluster, "g-0")
         await create(cluster, [member(2)])
         nothing_is_overgranted(await cluster.until_count(3), cluster.cards)
 

@@ -22,15 +22,19 @@ _NEAR_ANCHOR: Final[Json] = {"podAffinity": {
 """What kube-scheduler alone knows: the launcher has no node before a pod `anchor` has one."""
 
 
-async def nothing_bound(cluster: RealCluster, waits: str, why: str = "GangWaiting") -> None:
-    """No pod of the test has a node once this one has been tried and refused."""
+async def nothing_bound(cluster: RealCluster, waits: str) -> None:
+    """No pod of the test has a node, and this one is behind its gate, or has been refused."""
 
-    async def refused() -> bool:
+    async def waiting() -> bool:
         status = (await cluster.admin.get(cluster.pods_path(waits))).done["status"]
-        said = [c.get("message", "") for c in status.get("conditions", ())]
-        return why in "".join(said)
+        said = [c for c in status.get("conditions", ()) if c["type"] == "PodScheduled"]
+        return any(
+            c.get("reason") == "SchedulingGated" or "GangWaiting" in c.get("message", "")
+            for c in said
+        )
 
-    await cluster.until(refused, f"{waits} waits with {why}")
+    await cluster.until(waiting, f"{waits} waits for its gang")
+    await asyncio.sleep(1)  # were the others not to wait, they would be bound now
     assert await cluster.bound() == []
 
 
@@ -41,8 +45,7 @@ async def until_explained(cluster: RealCluster, name: str, words: str) -> None:
     target = ClusterTarget(kubeconfig=kubeconfig, namespace=cluster.own)
 
     async def said() -> bool:
-        found = await explanations.read_explanation(target, name)
-        return found.verdict == "waiting" and words in found.message
+        return words in (await explanations.read_explanation(target, name)).message
 
     await cluster.until(said, f"explain {name}: {words}")
 
@@ -51,10 +54,7 @@ async def make_gang_at_barrier(cluster: RealCluster, gang: str, workers: int) ->
     """A gang whose workers wait in bind for their launcher, which asks for no cards and has no node
     before `let_go`."""
     await make_group(cluster, gang, workers + 1)
-    launcher = a_member(
-        f"{gang}-launcher", gang, NO_CARD, role="launcher", affinity=_NEAR_ANCHOR,
-        schedulerName="tessera-scheduler",
-    )  # fmt: skip
+    launcher = a_member(f"{gang}-launcher", gang, NO_CARD, role="launcher", affinity=_NEAR_ANCHOR)
     await create(cluster, [*members(gang, workers), launcher])
     await until_reserved(cluster, workers)
 
