@@ -51,6 +51,15 @@ _HOOKS: Final = [
 ]
 
 
+class KubeScheduler(Struct, frozen=True, kw_only=True):
+    """Another kube-scheduler than the one that Tessera is tested with."""
+
+    program: Path | None = None
+    profile: Mapping[str, object] = {}
+    """More fields of each profile."""
+    flags: Sequence[str] = ("--secure-port=0",)
+
+
 class Placing(Struct, frozen=True, kw_only=True):
     """What runs now."""
 
@@ -110,9 +119,11 @@ async def _all_ready(kube: Kube) -> bool:
 
 @asynccontextmanager
 async def placing(
-    kind: str, plane: Plane, kube: Kube, nats: NatsServer, folder: Path, pin: Mapping[str, str]
-) -> AsyncGenerator[Placing]:
-    """Run one of KINDS until left, ready when this is entered. `pin` are more variables."""
+    kind: str, plane: Plane, kube: Kube, nats: NatsServer, folder: Path, pin: Mapping[str, str],
+    stock: KubeScheduler = KubeScheduler(),  # noqa: B008  (frozen)
+) -> AsyncGenerator[Placing]:  # fmt: skip
+    """Run one of KINDS until left, ready when this is entered. `pin` are more variables of the
+    service."""
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     await _forget(kube)
     pids = await asyncio.to_thread(_children)
@@ -139,10 +150,13 @@ async def placing(
         made = configuration(load(), extender, [SCHEDULER])
         if kind in ("plain", "bare"):
             _alone(made)
+        for profile in made["profiles"]:
+            profile |= stock.profile
         connection = {"kubeconfig": str(plane.control.kubeconfig), "qps": 1000, "burst": 2000}
         file = folder / "kube-scheduler.json"
         file.write_text(json.dumps({**made, **_QUICK, "clientConnection": connection}))
-        argv = [str(plane.binaries / "kube-scheduler"), f"--config={file}", "--secure-port=0"]
+        program = stock.program or plane.binaries / "kube-scheduler"
+        argv = [str(program), f"--config={file}", *stock.flags]
         log = folder / "kube-scheduler.log"
         scheduler = await stack.enter_async_context(_process(argv, {}, log))
         yield Placing(pids={**pids, "kube-scheduler": scheduler.pid}, status=status)

@@ -60,6 +60,10 @@ class Measured(Struct, frozen=True, kw_only=True):
     retried: int
     """Pods that were reported unschedulable at least once."""
     extra: Mapping[str, float] = {}
+    bound: Mapping[str, float] = {}
+    """Pod -> when it was seen bound, in seconds."""
+    sent: Mapping[str, float] = {}
+    """Pod -> when the request to create it was sent, by the same clock."""
 
 
 class _Progress:
@@ -113,6 +117,8 @@ async def measure(kube: Kube, namespace: str, pods: list[bytes], clients: int) -
         p50_ms=statistics.median(took) * 1000,
         p99_ms=took[int(len(took) * 0.99) - 1] * 1000,
         retried=len(seen.refused),
+        bound=seen.bound,
+        sent=sent,
     )
 
 
