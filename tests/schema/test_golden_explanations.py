@@ -10,7 +10,8 @@ from tessera_schema.endpoints import visibility
 WRITTEN = (
     b'{"kind":"PodExplanation","apiVersion":"visibility.tessera.dev/v1alpha1","metadata":'
     b'{"name":"job","namespace":"team","uid":"u-1"},"verdict":"waiting","message":"no room",'
-    b'"advice":"ask for less","preemption":"","node":"","attempts":3,"decidedAt":"2026-01-01T00:00:00Z",'
+    b'"advice":"ask for less","preemption":"","node":"","attempts":3,'
+    b'"decidedAt":"2026-01-01T00:00:00Z",'
     b'"scheduler":"0/1 nodes","dialects":["acme"],"asks":[{"container":"c","vendor":"acme",'
     b'"dialect":"acme","count":2,"memoryMib":1024,"memoryPercent":0,"coresPercent":30.0,'
     b'"exclusive":false}],"limits":[{"source":"q","memoryMib":4096,"cardsUsed":1}],"held":null,'
