@@ -120,24 +120,40 @@ class Gangs:
 
 
 @asynccontextmanager
+async def defined(cluster: Cluster, definition: Json, path: str) -> AsyncGenerator[None]:
+    """The kind is served at the path for the length of the block, and gone after it: all tests of
+    a session share the real server."""
+    own = f"{DEFINITIONS}/{definition['metadata']['name']}"
+    await cluster.make(DEFINITIONS, definition)
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            while (await cluster.admin.get(path)).status != 200:
+                await asyncio.sleep(0.05)
+        yield
+    finally:
+        await cluster.admin.delete(own)
+        async with asyncio.timeout(ANSWER_S):
+            while (await cluster.admin.get(own)).status != 404:
+                await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
 async def gangs_on(
     open_cluster: OpenCluster, folder: Path, origin: GangOrigin
 ) -> AsyncGenerator[Gangs]:
+    volcano = origin is GangOrigin.VOLCANO
+    status = VOLCANO_STATUS if volcano else KOORDINATOR_STATUS
+    definition = a_definition(API[origin], "podgroups", "PodGroup", status)
+    token = folder / "token"
     async with open_cluster() as cluster:
-        volcano = origin is GangOrigin.VOLCANO
-        status = VOLCANO_STATUS if volcano else KOORDINATOR_STATUS
-        await cluster.make(DEFINITIONS, a_definition(API[origin], "podgroups", "PodGroup", status))
-        token = folder / "token"
         token.write_text(cluster.server.token)
         settings = KubeSettings(
             url=cluster.server.url, token_file=token, ca_file=cluster.server.ca_path
         )
         async with open_kube(settings) as kube:
             gangs = Gangs(cluster, origin, kube)
-            async with asyncio.timeout(ANSWER_S):
-                while (await cluster.admin.get(gangs.path)).status != 200:
-                    await asyncio.sleep(0.05)
-            yield gangs
+            async with defined(cluster, definition, gangs.path):
+                yield gangs
 
 
 @pytest.mark.parametrize("origin", list(API))
@@ -168,20 +184,16 @@ async def test_a_status_is_a_part_of_the_object_and_is_patched_there(
 async def test_what_a_queue_has_allocated_is_written_by_its_status_alone(
     open_cluster: OpenCluster, tmp_path: Path
 ) -> None:
-    async with gangs_on(open_cluster, tmp_path, GangOrigin.VOLCANO) as gangs:
-        status = {"state": {"type": "string"}, "allocated": QUANTITIES, "running": COUNT}
-        await gangs.cluster.make(
-            DEFINITIONS,
-            a_definition(API[GangOrigin.VOLCANO], "queues", "Queue", status,
-                         subresources={"status": {}}),
-        )  # fmt: skip
-        path, name = f"/apis/{API[GangOrigin.VOLCANO]}/queues", gangs.cluster.own
-        async with asyncio.timeout(ANSWER_S):
-            while (await gangs.cluster.admin.get(path)).status != 200:
-                await asyncio.sleep(0.05)
-        body: Json = {
-            "apiVersion": API[GangOrigin.VOLCANO], "kind": "Queue", "metadata": {"name": name},
-        }  # fmt: skip
+    api = API[GangOrigin.VOLCANO]
+    status = {"state": {"type": "string"}, "allocated": QUANTITIES, "running": COUNT}
+    definition = a_definition(api, "queues", "Queue", status, subresources={"status": {}})
+    path = f"/apis/{api}/queues"
+    async with (
+        gangs_on(open_cluster, tmp_path, GangOrigin.VOLCANO) as gangs,
+        defined(gangs.cluster, definition, path),
+    ):
+        name = gangs.cluster.own
+        body: Json = {"apiVersion": api, "kind": "Queue", "metadata": {"name": name}}
         await gangs.cluster.make(path, body)
         await gangs.cluster.admin.patch(f"{path}/{name}/status", {"status": {"state": "Open"}})
         assert await gangs.writes.queue(name, {"cpu": "1500m", "nvidia.com/gpu": "2"})

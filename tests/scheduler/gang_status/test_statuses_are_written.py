@@ -3,6 +3,7 @@ memory."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -14,7 +15,14 @@ from tessera_runtime.settings import load
 from tessera_scheduler.gangs.settings import GangWrite
 from tessera_scheduler.settings import SchedulerSettings
 from tests.scheduler.fake_cluster import cards_on, leading, until
-from tests.scheduler.gangs.gang_cluster import CRDS, VOLCANO, WHOLE, GangCluster, whole
+from tests.scheduler.gangs.gang_cluster import (
+    CRDS,
+    VOLCANO,
+    WHOLE,
+    GangCluster,
+    pod_group_definition,
+    whole,
+)
 
 pytestmark = pytest.mark.looptime
 
@@ -238,3 +246,22 @@ def test_the_setting_is_a_list_and_another_word_is_refused() -> None:
     assert load(SchedulerSettings, environ).gangs.write == ALL
     with pytest.raises(BadSettings, match="TESSERA_GANGS_WRITE"):
         load(SchedulerSettings, {**environ, "TESSERA_GANGS_WRITE": "vulcan"})
+
+
+async def test_a_definition_that_drops_the_status_costs_one_write() -> None:
+    cluster = StatusCluster(apis=())
+    definition = pod_group_definition(VOLCANO)
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "properties": {"minMember": {"type": "integer"}}}
+        },
+    }
+    definition["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}
+    cluster.make(CRDS, definition)
+    cluster.pod_group("g", 2)
+    async with leading(cluster, config=writing()):
+        await until(lambda: cluster.writes("g") == 1, 10)
+        await asyncio.sleep(20)
+        assert cluster.writes("g") == 1
+        assert cluster.phase("g") == ""

@@ -48,6 +48,9 @@ class _GroupRecord(Struct):
     situation: GangSituation = NO_GANG
     dirty: bool = True
     written: float = float("-inf")
+    sent: bytes = b""
+    """The last patch that was done. The same again, for the same version, would do nothing: a
+    definition without the status' fields drops them."""
     failures: int = 0
     not_before: float = 0.0
 
@@ -100,6 +103,7 @@ class GroupStatusWriter:
             record = self._records.get(group.id)
             if record is not None and group.id in failed:
                 record.failures += 1
+                record.sent = b""
                 record.dirty, record.not_before = True, now + min(2**record.failures, MOST_AGAIN_S)
             elif record is not None:
                 record.failures, record.written = 0, now
@@ -198,7 +202,7 @@ class GroupStatusWriter:
             self._others.discard(group.id)
             return
         words = only_words(group, status) and now - record.written < WORDS_S
-        if words or now < record.not_before:
+        if words or now < record.not_before or patch == record.sent:
             return
         other = other_writer(group, MANAGER, now, parse_time)
         if other:
@@ -207,5 +211,5 @@ class GroupStatusWriter:
                 on_other(group, other)
             return
         self._others.discard(group.id)
-        record.dirty = False
+        record.dirty, record.sent = False, patch
         yield group, patch
