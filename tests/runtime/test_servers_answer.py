@@ -71,16 +71,16 @@ async def test_an_answer_that_streams_outlasts_the_time_of_a_request() -> None:
         await response.prepare(request)
         if request.path == "/streams":
             streams(request)
-        for _ in range(12):
+        for _ in range(30):
             await response.write(b"x")
             await asyncio.sleep(0.1)
         return response
 
-    settings = HttpSettings(limits=ConnectionLimits(request_s=0.3))
+    settings = HttpSettings(limits=ConnectionLimits(request_s=2.0))
     app = application(settings)
     app.add_routes([web.get("/streams", stream), web.get("/lasts", stream)])
     async with serving(app, settings) as served:
-        assert await get(f"{served.url}/streams") == (200, "x" * 12)
+        assert await get(f"{served.url}/streams") == (200, "x" * 30)
         with pytest.raises(aiohttp.ClientError):
             await get(f"{served.url}/lasts")
 
