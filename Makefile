@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: console-test pictures help sync lock generate kube-bin fmt lint types contracts spelling names checks test fuzz e2e faults gangs demo place bench hook hook-test torch-test verify clean
+.PHONY: console-test pictures help sync lock generate kube-bin fmt lint types contracts spelling names checks images test fuzz e2e faults gangs demo place bench hook hook-test torch-test verify clean
 
 ##@ Try it
 
@@ -49,6 +49,11 @@ $(SYNCED): $(MADE) requirements.lock $(MEMBERS:%=%/pyproject.toml)
 
 hook: ## build the C library
 	$(MAKE) -C libs/hook all
+
+images: REGISTRY = registry.invalid/tessera
+images: TAG = dev
+images: $(SYNCED) hook ## build the images, with docker, podman or neither (REGISTRY=registry.example.org/tessera TAG=0.1.0)
+	@deploy/images/build.sh $(REGISTRY) $(TAG) $(ARGS)
 
 kube-bin: ## build the Kubernetes programs that tests run against, once, into a cache
 	deploy/kube-bin/build.sh $(ARGS)

@@ -32,6 +32,8 @@ NEEDS: Final = {"nats-tls": ("cert-manager",)}
 """Component -> those that it goes with."""
 OWN_NAMESPACE: Final = ("Namespace", "", "tessera-system")
 """`helm install --create-namespace` makes it: a chart cannot hold its own namespace."""
+NOT_OF_CHART: Final = ("simulated",)
+"""Overlays for a try, which the chart has no values for."""
 WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet")
 ABOUT: Final = {
     "apiVersion": "v2",
@@ -174,6 +176,8 @@ def _overlays() -> Iterator[tuple[str, str]]:
     """Values that make of the chart what the overlays of kustomize are: components, the tag of
     images, and patches for the rest."""
     for folder in sorted((KUSTOMIZE / "overlays").iterdir()):
+        if folder.name in NOT_OF_CHART:
+            continue
         said = yaml.safe_load((folder / "kustomization.yaml").read_text(encoding="utf-8"))
         named = [path.rpartition("/")[2] for path in said.get("components", ())]
         components = [name for name in named if name in COMPONENTS]

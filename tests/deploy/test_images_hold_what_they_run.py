@@ -15,7 +15,9 @@ import pytest
 from tests.deploy.manifests import KUSTOMIZE, REGISTRY, ROOT, combined, containers, overlay
 
 IMAGES = ROOT / "deploy/images"
-NAMES = tuple(sorted(p.name.removesuffix(".Dockerfile") for p in IMAGES.glob("*.Dockerfile")))
+ALL = tuple(sorted(p.name.removesuffix(".Dockerfile") for p in IMAGES.glob("*.Dockerfile")))
+NAMES = tuple(name for name in ALL if name != "simulated")
+"""Those of services."""
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 
 
@@ -45,19 +47,19 @@ def normal(name: str) -> str:
 def test_every_image_of_the_manifests_has_a_dockerfile(tmp_path: Path) -> None:
     own = {
         c.spec["image"].partition(":")[0].removeprefix(f"{REGISTRY}/")
-        for c in containers(combined(tmp_path, ("console",)))
+        for c in containers([*combined(tmp_path, ("console",)), *overlay("simulated")])
         if "tessera" in c.spec["image"]
     }
-    assert own == set(NAMES)
+    assert own == set(ALL)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_what_is_copied_is_there(name: str) -> None:
     missing = [path for path in copied(name) if not (ROOT / path).exists()]
     assert missing == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_the_context_has_what_is_copied(name: str) -> None:
     lines = (IMAGES / f"{name}.Dockerfile.dockerignore").read_text().splitlines()
     let_in = [line[1:] for line in lines if line.startswith("!")]
@@ -118,13 +120,14 @@ def test_everything_that_is_fetched_is_known_by_its_hash(lock: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_it_runs_as_nobody_from_a_base_that_is_pinned(name: str) -> None:
     text = dockerfile(name)
     bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
     assert all(re.search(r":\d+\.\d+\.\d+", base) for base in bases)
     assert re.findall(r"^USER (\S+)", text, re.MULTILINE) == ["65532:65532"]
-    assert f'CMD ["python", "-m", "tessera_{name}"]' in text
+    program = f'"python", "-m", "tessera_{name}"' if name in NAMES else '"tessera-work"'
+    assert f"CMD [{program}]" in text
 
 
 def test_programs_of_the_manifests_are_in_the_images() -> None:

@@ -11,6 +11,8 @@ HOST_PATHS = {
     "/var/run/nri", "/var/lib/tessera", "/usr/local/tessera",
     "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins", "/usr/local/vgpu/containers",
 }  # fmt: skip
+SIMULATED_PATHS = {"simulated": {"/run/tessera-simulated", "/var/run/cdi"}}
+"""What the overlay with simulated cards needs more: the machine, and devices for the runtime."""
 READ_ONLY = {
     "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins", "/usr/local/vgpu/containers",
 }  # fmt: skip
@@ -47,7 +49,7 @@ def test_an_agent_sees_only_some_folders_of_its_node(name: str) -> None:
             for v in container.pod["volumes"]
             if "hostPath" in v
         }  # fmt: skip
-        assert set(volumes.values()) <= HOST_PATHS
+        assert set(volumes.values()) <= HOST_PATHS | SIMULATED_PATHS.get(name, set())
         for mount in container.spec["volumeMounts"]:
             if volumes.get(mount["name"]) in READ_ONLY:
                 assert mount.get("readOnly"), container.name

@@ -12,7 +12,7 @@ import sys
 import time
 from asyncio.subprocess import PIPE, STDOUT
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,10 @@ from tests.e2e.plane import KubectlFailed, Plane, open_plane
 from tests.e2e.trees import Content
 from tests.node.island import open_island
 
-OVERLAY = dockerfile.REPOSITORY / "deploy" / "kustomize" / "overlays" / "dev"
-SERVICES = ("scheduler", "agent", "quota", "rebalancer")
+OVERLAYS = dockerfile.REPOSITORY / "deploy" / "kustomize" / "overlays"
+OVERLAY = OVERLAYS / "dev"
+IMAGES = ("scheduler", "agent", "quota", "rebalancer", "simulated")
+LABEL = "nvidia-device-enable=enable"
 WORKING = ("sh", "-c", "tessera-work; exec sleep 100000")
 """It stays where there is no card to work on, to be looked into."""
 EXPECTED: trees.Tree = {
@@ -175,7 +177,9 @@ def a_kustomization(folder: Path, text: str, **named: Path) -> Path:
 
 
 @asynccontextmanager
-async def open_cluster(folder: Path, programs: Path) -> AsyncGenerator[Cluster]:
+async def open_cluster(
+    folder: Path, programs: Path, *, overlay: Path = OVERLAY, labels: Sequence[str] = (LABEL,)
+) -> AsyncGenerator[Cluster]:
     """A cluster of one node with Tessera applied and ready, until the block ends."""
     images = await asyncio.to_thread(make_images, folder, programs)
     work = Layer({**trees.shell(), **_program("tessera-work"), **EXPECTED})
@@ -190,9 +194,10 @@ async def open_cluster(folder: Path, programs: Path) -> AsyncGenerator[Cluster]:
     ):
         cluster = Cluster(plane, node, admin, folder)
         await cluster.until(lambda: _registered(cluster), "the node is registered")
-        await cluster.kubectl("label", "node", NODE, "nvidia-device-enable=enable")
+        for label in labels:
+            await cluster.kubectl("label", "node", NODE, label)
         began = time.monotonic()
-        await cluster.kubectl("apply", "-k", str(OVERLAY))
+        await cluster.kubectl("apply", "-k", str(overlay))
         await cluster.all_ready()
         print(f"ready {time.monotonic() - began:.1f} s after kubectl apply -k")  # noqa: T201  (a figure)
         yield cluster
@@ -204,7 +209,7 @@ def make_images(folder: Path, programs: Path) -> dict[str, Image]:
     hook = built("libtessera.so")
     made = {
         f"tessera/{service}": dockerfile.build(service, base, hook, folder / "sources")
-        for service in SERVICES
+        for service in IMAGES
     }
     scheduler = Layer({"/bin/kube-scheduler": programs / "kube-scheduler"})
     nats = Layer({"/bin/nats-server": Path(_nats_server())})

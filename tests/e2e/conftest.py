@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from random import Random, randrange
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ from tests.node.conftest import node_programs
 MORE = ("kubectl", "kube-proxy")
 HERE = Path(__file__).parent
 
-OpenCluster = Callable[[], AbstractAsyncContextManager[Cluster]]
+OpenCluster = Callable[..., AbstractAsyncContextManager[Cluster]]
 SetStage = Callable[..., Awaitable[Stage]]
 CROWD = 20
 """Of which the cards have room for three quarters."""
@@ -78,13 +79,14 @@ def _programs() -> Path:
 
 @pytest.fixture
 def open_installed(kube_programs: Path) -> Iterator[OpenCluster]:
-    """`async with open_installed() as cluster`: one node, Tessera applied, all ready."""
+    """`async with open_installed() as cluster`: one node, Tessera applied, all ready. It takes what
+    `open_cluster` takes."""
     folder = Path(tempfile.mkdtemp(prefix="e2e-"))
 
     @asynccontextmanager
-    async def opened() -> AsyncGenerator[Cluster]:
+    async def opened(**options: Any) -> AsyncGenerator[Cluster]:
         await asyncio.to_thread(network.set_up)
-        async with open_cluster(folder, kube_programs) as cluster:
+        async with open_cluster(folder, kube_programs, **options) as cluster:
             yield cluster
 
     yield opened

@@ -14,11 +14,13 @@ import sys
 from pathlib import Path
 
 from tests.e2e.images import Image, Layer
-from tests.e2e.trees import Content, Link, Tree, packages
+from tests.e2e.trees import Content, Link, Tree, libraries, packages
 
 REPOSITORY = Path(__file__).parents[2]
 IMAGES = REPOSITORY / "deploy" / "images"
 LIBRARY = "/hook/build/release/libtessera.so"
+BUILT = "/hook/build/"
+"""Where a stage builds what this machine has in libs/hook/build."""
 COMPILING = "python -m compileall -q /opt/tessera/lib"
 
 
@@ -72,6 +74,8 @@ class _Last:
             self.packages = packages(IMAGES / self._lock)
         elif f"--from=hook {LIBRARY} " in rest:
             self.tree[rest.split()[-1]] = self._hook
+        elif f"--from=hook {BUILT}" in rest:
+            self.tree |= _built(rest)
         elif "--from=" in rest:
             raise NotUnderstood(f"{self._service}: COPY {rest}")
         else:
@@ -103,6 +107,13 @@ def _stages(text: str) -> list[tuple[str, list[tuple[str, str]]]]:
 
 def _text(stages: list[tuple[str, list[tuple[str, str]]]], name: str) -> str:
     return "\n".join(rest for stage, lines in stages if stage == name for _, rest in lines)
+
+
+def _built(rest: str) -> Parts:
+    """Programs and libraries into a folder, with what they are linked with."""
+    *sources, target = rest.split()[1:]
+    paths = [REPOSITORY / "libs" / "hook" / "build" / s.removeprefix(BUILT) for s in sources]
+    return libraries(paths) | {f"{target}{path.name}": path for path in paths}
 
 
 def _copied(rest: str, scratch: Path) -> Parts:

@@ -20,7 +20,7 @@ USUAL = "/tmp"  # noqa: S108  (in the container; where the driver looks by itsel
 STANDARD = f"/usr/lib/{os.uname().machine}-linux-gnu"
 """Where a vendor's runtime puts the libraries. They are in LIBRARIES too, for images whose loader
 does not look here."""
-PROGRAM = "nvidia-smi"
+PROGRAM = Path(__file__).parents[2] / "deploy" / "images" / "nvidia-smi"
 """The driver's program, which that runtime puts into /usr/bin."""
 DRIVER = (f"LD_LIBRARY_PATH={LIBRARIES}", f"TESSERA_SIM_STATE={MACHINE}/tessera-sim-0")
 """Variables by which the driver is found: a real one lies where it is looked for."""
@@ -48,7 +48,7 @@ def give(spec: dict, env: dict[str, str], libraries: str, machine: str) -> None:
         del env["TESSERA_SIM_DEVICES"], env["TESSERA_SIM_STATE"]
     spec["process"]["env"] = [f"{name}={value}" for name, value in env.items()]
     at = USUAL if everything else MACHINE
-    files = {str(Path(__file__).with_name(PROGRAM)): f"/usr/bin/{PROGRAM}"}
+    files = {str(PROGRAM): f"/usr/bin/{PROGRAM.name}"}
     files |= {str(path): f"{STANDARD}/{path.name}" for path in Path(libraries).glob("*.so.*")}
     mounts = [(source, destination, "ro") for source, destination in files.items()]
     for source, destination, how in (*mounts, (libraries, LIBRARIES, "ro"), (machine, at, "rw")):

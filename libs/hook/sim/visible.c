@@ -1,7 +1,9 @@
 /* Which of the machine's cards this process can see at all, as device nodes decide in a container: TESSERA_SIM_DEVICES lists them by
- * index or UUID ("all" or unset: every card). CUDA_VISIBLE_DEVICES selects among these, NVML shows exactly these. */
+ * index or UUID ("all" or unset: every card), or is the path of a folder whose files are named after them, as a runtime can mount one
+ * for each card but cannot join variables. CUDA_VISIBLE_DEVICES selects among these, NVML shows exactly these. */
 #include "state.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +50,26 @@ uint32_t sim_choose(const char *word, size_t length, const uint32_t *cards, uint
     return found;
 }
 
+/* Those that a folder names, in the machine's order. */
+static uint32_t in_folder(const char *path, const uint32_t *all, uint32_t whole, uint32_t *cards)
+{
+    bool there[SIM_CARDS] = {false};
+    DIR *folder = opendir(path);
+    if (!folder)
+        return 0;
+    for (struct dirent *file; (file = readdir(folder));) {
+        uint32_t card = sim_choose(file->d_name, strlen(file->d_name), all, whole);
+        if (card != SIM_NONE)
+            there[card] = true;
+    }
+    closedir(folder);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < whole; i++)
+        if (there[all[i]])
+            cards[n++] = all[i];
+    return n;
+}
+
 uint32_t sim_visible(uint32_t cards[SIM_CARDS])
 {
     uint32_t all[SIM_CARDS], n = 0;
@@ -58,6 +80,8 @@ uint32_t sim_visible(uint32_t cards[SIM_CARDS])
             all[whole] = cards[whole] = i, whole++;
     if (!list || !strcmp(list, "all"))
         return whole;
+    if (*list == '/')
+        return in_folder(list, all, whole, cards);
     while (*list) {
         size_t length = strcspn(list, ",");
         uint32_t card = sim_choose(list, length, all, whole);
