@@ -44,6 +44,11 @@ def overlay(name: str) -> list[Json]:
     return _built(KUSTOMIZE / "overlays" / name)
 
 
+def built_from(folder: Path) -> list[Json]:
+    """The objects of a kustomization."""
+    return _built(folder)
+
+
 def combined(
     folder: Path, components: Iterable[str], resources: Sequence[str] = (), own: Sequence[str] = ()
 ) -> list[Json]:
