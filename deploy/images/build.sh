@@ -17,9 +17,11 @@ complain() {
 [ $# -ge 2 ] || complain 'say where images are to be: build.sh REGISTRY TAG [IMAGE...], such as build.sh registry.example.org/tessera 0.1.0'
 registry=$1 tag=$2
 shift 2
-[ $# -gt 0 ] || set -- agent quota rebalancer scheduler simulated
+all=$(cd "$here" && ls -- *.Dockerfile | sed 's/\.Dockerfile$//' | tr '\n' ' ')
+# shellcheck disable=SC2086  # words
+[ $# -gt 0 ] || set -- $all
 for image in "$@"; do
-    [ -f "$here/$image.Dockerfile" ] || complain "there is no image '$image'; there are: agent quota rebalancer scheduler simulated"
+    [ -f "$here/$image.Dockerfile" ] || complain "there is no image '$image'; there are: $all"
 done
 
 answers() {

@@ -14,7 +14,7 @@ from tests.agent.machine import built
 from tests.deploy.manifests import REGISTRY, ROOT
 
 SCRIPT: Final = ROOT / "deploy" / "images" / "build.sh"
-IMAGES: Final = ("agent", "quota", "rebalancer", "scheduler", "simulated")
+IMAGES: Final = sorted(p.stem for p in SCRIPT.parent.glob("*.Dockerfile"))
 
 
 def a_builder(folder: Path, name: str) -> Path:
