@@ -80,7 +80,7 @@ def test_without_a_builder_an_archive_is_written(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_named(tmp_path: Path) -> None:
     for words, reported in (
         (("example.org/t",), "build.sh REGISTRY TAG"),
-        (("example.org/t", "1", "sheduler"), "there is no image 'sheduler'; there are: agent"),
+        (("example.org/t", "1", "planner"), "there is no image 'planner'; there are: agent"),
     ):
         ran = build(*words)
         assert ran.returncode == 1
