@@ -141,7 +141,8 @@ def _shares(
             index=first[card].index,
             dialects=tuple(dict.fromkeys(s.dialect for s in grant.shares if s.card == card)),
             memory_bytes=charge.memory_bytes, cores_percent=charge.cores_percent,
-            slots=charge.slots, exclusive=bool(charge.exclusive), created=pod.created,
+            slots=charge.slots, exclusive=bool(charge.exclusive),
+            best_effort=bool(charge.best_effort), created=pod.created,
             phase="Terminating" if pod.ending else pod.phase,
             measured=uses.get((pod.uid, card)),
         )

@@ -36,9 +36,11 @@ class ShareRow(Struct, frozen=True, kw_only=True):
     dialects: tuple[str, ...]
     memory_bytes: int
     cores_percent: float
-    """0 = none were asked for: it is not limited."""
+    """0 = none were asked for: it is not limited, or a best-effort one."""
     slots: int
     exclusive: bool
+    best_effort: bool = False
+    """It has the card's time that others leave."""
     created: str = ""
     """Of the pod, as the API server writes it."""
     phase: str = ""

@@ -56,6 +56,8 @@ class GrantedShareView(Struct, frozen=True, kw_only=True, rename="camel"):
     index: int
     memory_mib: int
     cores_percent: float
+    best_effort: bool | UnsetType = UNSET
+    """True = it has the card's time that others leave."""
 
 
 class GrantView(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -56,6 +56,7 @@ def share(row: ShareRow) -> dict[str, Any]:
         "dialects": row.dialects,
         "phase": row.phase,
         "whole": row.exclusive,
+        "best_effort": row.best_effort,
         "slots": row.slots,
         "memory_granted_bytes": row.memory_bytes,
         "memory_used_bytes": None if use is None else use.memory_bytes,

@@ -58,7 +58,8 @@ def _granted(found: PodExplanation) -> Iterator[str]:
     if found.held is not None:
         yield f"holds on {found.held.node} ({found.held.phase}):"
         for share in found.held.shares:
-            amount = f"{share.memory_mib} MiB, {share.cores_percent:g} % of cores"
+            cores = f"{share.cores_percent:g} % of cores"
+            amount = f"{share.memory_mib} MiB, {'best-effort' if share.best_effort else cores}"
             yield f"  card {share.index} {share.card}: {amount}"
 
 

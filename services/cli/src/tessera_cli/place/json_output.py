@@ -147,6 +147,7 @@ def _card(share: Share) -> dict[str, Any]:
         "index": share.index,
         "memory_mib": share.memory_mib,
         "cores_percent": number(share.cores_percent),
+        **({"best_effort": True} if share.best_effort else {}),
     }
 
 

@@ -84,6 +84,7 @@ def _share_bar(share: Share, node: str, fleet: Fleet, *, named: bool) -> _ShareB
     total = card.memory_mib if card is not None else 0
     memory = share.memory_mib / total if total else 0.0
     cores = f"{number(share.cores_percent):g} %" if share.cores_percent else ""
+    cores = "best-effort" if share.best_effort else cores
     return _ShareBar(
         container=share.container if named else "",
         card=f"card {share.index}",
