@@ -12,10 +12,14 @@ from tessera_core.admission.cache import AdmissionCache
 from tessera_core.gang_scheduling.answers import GoesTo, WaitsForGang
 from tessera_core.gang_scheduling.attempt import GangTimings
 from tessera_core.gang_scheduling.coordinator import GangCoordinator
+from tessera_core.gang_scheduling.queues import SchedulingQueues
 from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
 from tessera_core.gangs.gang import Gang, GangMember
 from tessera_core.gangs.gates import is_gated
 from tessera_core.gangs.group_names import ADMISSION_GATE
+from tessera_core.gangs.queue_turns import cluster_totals
+from tessera_core.gangs.queue_usage import amounts_of
+from tessera_core.gangs.queues import QueueAmounts, QueueSpec
 from tessera_core.gangs.reservation import GangReservation, GangReserved, reserve_gang
 from tessera_core.gangs.scratch import MemberRequest
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
@@ -23,6 +27,7 @@ from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.machines.gang import GangPhase
+from tessera_core.quota.allowance import minimum_usage
 from tessera_core.registry.registry import load
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Pod, SchedulingGate
@@ -51,11 +56,22 @@ def requests_cards(pod: Pod) -> bool:
     )
 
 
+def _requested(pod: Pod) -> QueueAmounts:
+    request = request_of(pod)
+    return amounts_of(pod, {} if request is None else minimum_usage(request))
+
+
 class GangCluster:
     """What is true, and what the scheduler has seen of it."""
 
-    def __init__(self, cards: dict[str, int], groups: Iterable[Gang] = ()) -> None:
+    def __init__(
+        self,
+        cards: dict[str, int],
+        groups: Iterable[Gang] = (),
+        queues: Iterable[QueueSpec] = (),
+    ) -> None:
         """`cards` of each node."""
+        self.specs = tuple(queues)
         self.now = 1000.0
         self.cards = dict(cards)
         self.pods: dict[str, Pod] = {}
@@ -88,9 +104,13 @@ class GangCluster:
         for node in self.cards:
             self._put_node(node)
         self.gangs = GangRegistry(requests_cards)
+        self.queues = SchedulingQueues(self.gangs, self.ledger, _requested, self._totals)
         self.coordinator = GangCoordinator(
-            self.gangs, self.ledger, self._room_for, GangTimings(reservation_s=120, barrier_s=60)
-        )
+            self.gangs, self.ledger, self._room_for, GangTimings(reservation_s=120, barrier_s=60),
+            queues=self.queues,
+        )  # fmt: skip
+        for spec in self.specs:
+            self.queues.put_queue(spec)
         for gang in self.groups.values():
             self.gangs.put_group(gang)
         self.gangs.list_pods(self.pods.values())
@@ -116,6 +136,9 @@ class GangCluster:
         """So many events come."""
         for _ in range(min(most, len(self.events))):
             self.events.pop(0)()
+
+    def _totals(self) -> QueueAmounts:
+        return cluster_totals(self.ledger.fleet, ())
 
     def _room_for(self, bundle: GangBundle, members: Sequence[GangMember]) -> GangReservation | str:
         wanted = [MemberRequest(member.pod, request_of(member.pod)) for member in members]
@@ -199,6 +222,8 @@ class GangCluster:
                 GangPhase.COMMITTED, GangPhase.RESERVED, GangPhase.BINDING,
             )  # fmt: skip
         pod = self.pods[uid]
+        if self.queues.problem_of_pod(pod):
+            return ""
         wanted = MemberRequest(pod, request_of(pod))
         found = reserve_gang(self.ledger, self.filters(), [wanted], self.now)
         return found.seats[uid].node if isinstance(found, GangReserved) else ""

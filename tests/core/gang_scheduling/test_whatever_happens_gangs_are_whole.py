@@ -6,9 +6,11 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from tessera_core.gangs.gang import MatchPolicy
 from tessera_core.gangs.gates import is_gated
+from tessera_core.gangs.queues import VOLCANO_QUEUE, QueueSpec
 from tessera_core.gangs.quorum import minimum_members
 from tessera_core.gangs.reservation import GangReserved, reserve_gang
 from tessera_core.gangs.scratch import MemberRequest
@@ -16,12 +18,21 @@ from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.machines.gang import GangPhase
 from tessera_schema.kube import Pod
 from tests.core.gang_scheduling.gang_cluster import GangCluster, gated, request_of
-from tests.core.gangs.setting import a_group, a_koord_member, a_member
+from tests.core.gangs.setting import a_group, a_koord_member, a_member, a_queue
 
 WALKS, STEPS = 20, 2000
 SIZES = {"a": 2, "b": 3, "c": 4, "k": 3, "o": 2}
 """Gang -> its minimum; `k` and `o` are Koordinator's, of the policies once and arriving."""
+QUEUES = {"a": "capped", "b": "capped", "c": "free"}
+CAP = 5
+"""Cards that gangs of the first queue may have together."""
+CAPPED = ("volcano/default/a", "volcano/default/b")
+FREE = a_queue("free")
 HOLDS = (GangPhase.RESERVED, GangPhase.BINDING, GangPhase.COMMITTED)
+
+
+def a_cap(cards: int) -> QueueSpec:
+    return a_queue("capped", spec={"capability": {"nvidia.com/gpu": cards}})
 
 
 class Walk:
@@ -29,8 +40,8 @@ class Walk:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311  (a walk that can be repeated)
-        groups = [a_group(name, minMember=SIZES[name]) for name in "abc"]
-        self.cluster = GangCluster({"n0": 2, "n1": 2, "n2": 3}, groups)
+        groups = [a_group(name, minMember=SIZES[name], queue=QUEUES[name]) for name in "abc"]
+        self.cluster = GangCluster({"n0": 2, "n1": 2, "n2": 3}, groups, [a_cap(CAP), FREE])
         self.cluster.outcome = self.outcome
         self.made = 0
         self.checked = 0
@@ -100,17 +111,29 @@ class Walk:
     def minimum(self) -> None:
         name = self.random.choice("abc")
         self.cluster.put_group(
-            a_group(name, minMember=max(SIZES[name] + self.random.randint(-1, 1), 2))
+            a_group(
+                name,
+                minMember=max(SIZES[name] + self.random.randint(-1, 1), 2),
+                queue=QUEUES[name],
+            )
         )
+
+    def queue(self) -> None:
+        """The queue is closed, or opened again."""
+        spec = self.cluster.queues.spec(VOLCANO_QUEUE, "capped")
+        shut = spec is not None and spec.open
+        self.cluster.specs = (replace(a_cap(CAP), open=not shut), FREE)
+        self.cluster.queues.put_queue(self.cluster.specs[0])
 
     def go(self) -> None:
         happens = self.random.choices(
             (
                 self.create, self.delete, self.end, self.node, self.watch, self.try_pod, self.time,
-                self.settle, self.gates, self.minimum, self.cluster.step, self.cluster.lose_lease,
-                self.cluster.start_scheduler, self.cluster.restart_kube_scheduler,
+                self.settle, self.gates, self.minimum, self.queue, self.cluster.step,
+                self.cluster.lose_lease, self.cluster.start_scheduler,
+                self.cluster.restart_kube_scheduler,
             ),
-            (10, 1, 2, 0.5, 40, 60, 6, 6, 40, 0.5, 40, 0.5, 0.5, 0.5),
+            (10, 1, 2, 0.5, 40, 60, 6, 6, 40, 0.5, 0.5, 40, 0.5, 0.5, 0.5),
         )[0]  # fmt: skip
         before = len(self.cluster.released)
         happens()
@@ -148,6 +171,11 @@ class Walk:
             for share in grant.shares:
                 key = (grant.node, share.card)
                 assert used.setdefault(key, uid) == uid, "a card is held twice"
+        capped = [
+            entry for entry in cluster.ledger.entries()
+            if cluster.gangs.gang_of(entry.grant.uid) in CAPPED
+        ]  # fmt: skip
+        assert len(capped) <= CAP, "gangs have more cards than their queue's cap"
         gangs = {gang_id for uid in cluster.pods if (gang_id := cluster.gangs.gang_of(uid))}
         phases = {gang_id: cluster.coordinator.phase(gang_id, cluster.now) for gang_id in gangs}
         for entry in cluster.ledger.entries():
@@ -163,6 +191,8 @@ class Walk:
         """Nothing more goes wrong: in bounded time all that fits has started."""
         cluster = self.cluster
         cluster.outcome = lambda uid: True
+        cluster.specs = (a_cap(CAP), FREE)
+        cluster.queues.put_queue(cluster.specs[0])
         while cluster.unknown:
             cluster.settle_unknown(written=False)
         cluster.run(rounds=40, seconds=20)
@@ -184,6 +214,8 @@ class Walk:
         cluster = self.cluster
         bundle = cluster.gangs.bundle(gang_id)
         if bundle.lacks:
+            return
+        if cluster.queues.problem(bundle, [m for g in bundle.gangs for m in minimum_members(g)]):
             return
         least = [m for each in bundle.gangs for m in minimum_members(each)]
         wanted = [MemberRequest(m.pod, request_of(m.pod)) for m in least]

@@ -25,6 +25,14 @@ def test_another_word_is_refused_with_the_variable() -> None:
         load(SchedulerSettings, {"TESSERA_GANGS_SCHEDULING": "maybe"})
 
 
+def test_a_barrier_for_which_kube_scheduler_does_not_wait_is_refused_with_both_settings() -> None:
+    on = {"TESSERA_GANGS_SCHEDULING": "on", "TESSERA_GANGS_BARRIER_S": "60"}
+    with pytest.raises(BadSettings, match=r"gangs\.barrier_s: 60: .*gangs\.http_timeout_s \(30\)"):
+        load(SchedulerSettings, on).check()
+    load(SchedulerSettings, {**on, "TESSERA_GANGS_HTTP_TIMEOUT_S": "90"}).check()
+    load(SchedulerSettings, {"TESSERA_GANGS_BARRIER_S": "60"}).check()
+
+
 def test_the_component_switches_them_on() -> None:
     text = (KUSTOMIZE / "components/gangs/scheduler.yaml").read_text()
     assert '{name: TESSERA_GANGS_SCHEDULING, value: "on"}' in text

@@ -83,6 +83,14 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
                 f"books.reservation_s: {self.ledger.reservation_s:g}: write more than bind.whole_s "
                 f"+ kube.call_s ({bind.whole_s + call_s:g}), or cards are given away during a bind"
             )
+        longest = self.gangs.barrier_s + bind.whole_s + call_s
+        if self.gangs.on and longest >= self.gangs.http_timeout_s:
+            raise BadSettings(
+                f"gangs.barrier_s: {self.gangs.barrier_s:g}: with bind.whole_s and kube.call_s a "
+                f"call takes up to {longest:g} s, and kube-scheduler gives it up after "
+                f"gangs.http_timeout_s ({self.gangs.http_timeout_s:g}): write less, or raise "
+                "httpTimeout in kube-scheduler's configuration and gangs.http_timeout_s with it"
+            )
         if bind.late_s <= call_s:
             raise BadSettings(
                 f"bind.late_s: {bind.late_s:g}: write more than kube.call_s ({call_s:g}): a write "

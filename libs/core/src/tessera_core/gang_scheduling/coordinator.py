@@ -12,7 +12,7 @@ pods that have a node are the record, and whatever else is lost is reserved agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tessera_core.gang_scheduling.answers import (
@@ -24,12 +24,14 @@ from tessera_core.gang_scheduling.answers import (
 )
 from tessera_core.gang_scheduling.attempt import GangAttempt, GangTimings, KnownBundle
 from tessera_core.gang_scheduling.gate_openings import gates_to_open
+from tessera_core.gang_scheduling.queues import SchedulingQueues
 from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
 from tessera_core.gang_scheduling.reservations import MemberReservations
 from tessera_core.gang_scheduling.search import BundleSearch, RoomFor
-from tessera_core.gang_scheduling.turns import patience_of, turn_of
+from tessera_core.gang_scheduling.turns import next_in_line, patience_of
 from tessera_core.gang_scheduling.view import GangView, view_gangs
-from tessera_core.gangs.reservation import GangReserved
+from tessera_core.gangs.gang import GangMember
+from tessera_core.gangs.reservation import GangReservation, GangReserved
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.gang import (
     AllArrived,
@@ -43,10 +45,7 @@ from tessera_core.machines.gang import (
     QuorumLost,
     QuorumReached,
 )
-from tessera_schema.kube import Pod
 
-GRACE_S: Final = 5.0
-"""Seconds for which an object may come after the pods that name it before that is reported."""
 _ALONE: Final = GoesAlone()
 
 
@@ -60,13 +59,15 @@ class GangCoordinator:
         room_for: RoomFor,
         timings: GangTimings = GangTimings(),  # noqa: B008  (frozen)
         room_version: Callable[[], int] | None = None,
+        queues: SchedulingQueues | None = None,
     ) -> None:
         """`room_for` begins a search of places for members that start together. `room_version`
         changes whenever another search may find room that the last one did not; None = the
-        ledger's generation."""
+        ledger's generation. `queues` decide about turns and caps; None = there are none."""
         self._registry = registry
         self._ledger = ledger
-        self._room_for = room_for
+        self._find_room = room_for
+        self._queues = queues
         self._reservations = MemberReservations(registry, ledger)
         self._timings = timings
         self._room_version = room_version or (lambda: ledger.generation)
@@ -162,24 +163,13 @@ class GangCoordinator:
         known = self._current(gang_id, now)
         return GangPhase.OVER if known is None else known.attempt.phase
 
-    def stuck(self, now: float) -> Iterator[tuple[Pod, str]]:
-        """Members that wait for somebody to repair their gang, with the reason: nothing else says
-        it on a pod that kube-scheduler does not try."""
-        for known in self.bundles():
-            bundle, attempt = known.bundle, known.attempt
-            for uid, why in bundle.refused.items():
-                pod = self._registry.pod(uid)
-                if pod is not None and not pod.spec.node_name:
-                    yield pod, why
-            problem = bundle.absent or any(each.gang.problem for each in bundle.gangs)
-            if problem and attempt.phase is GangPhase.GATHERING and now >= attempt.since + GRACE_S:
-                yield from ((member.pod, self._why(known)) for member in bundle.waiting)
+    def reasons(self) -> dict[str, str]:
+        """Gang's id -> why it waits, of all that have pods; empty for one that does not."""
+        return {id_: self._why(known) for known in self.bundles() for id_ in known.attempt.ids}
 
     def view(self) -> dict[str, GangView]:
         """Gang's id -> how it stands, of all that have pods, as the last step left them."""
-        found = self.bundles()
-        reasons = {id_: self._why(known) for known in found for id_ in known.attempt.ids}
-        return view_gangs(found, reasons)
+        return view_gangs(self.bundles(), self.reasons())
 
     def bundles(self) -> list[KnownBundle]:
         """All bundles that have pods, as they were read last: to read."""
@@ -228,6 +218,8 @@ class GangCoordinator:
         if known is None or known.attempt.ids != bundle.ids:
             known = self._rejoined(bundle)
         known.bundle = bundle
+        if self._queues is not None:
+            self._queues.put_bundle(bundle)
         self._observe(known, now)
         return self._known.get(gang_id)
 
@@ -365,11 +357,10 @@ class GangCoordinator:
     # -- whose turn it is
 
     def _advance_search(self, now: float, steps: int, *, broken_only: bool) -> bool:
-        version = self._room_version()
+        version = self._room_version() + (0 if self._queues is None else self._queues.version)
         if self._search is None:
             phases = (GangPhase.BROKEN,) if broken_only else (GangPhase.BROKEN, GangPhase.QUEUED)
-            candidates = (it for it in self._candidates(version, now) if it.attempt.phase in phases)
-            first = min(candidates, key=lambda it: turn_of(it.bundle, it.attempt), default=None)
+            first = next_in_line(self.bundles(), self._queues, version, now, phases)
             if first is None:
                 return False
             self._search = BundleSearch(first.bundle, self._room_for, version)
@@ -382,19 +373,28 @@ class GangCoordinator:
         if found is None:
             return True
         self._search = None
-        if isinstance(found, GangReserved):
+        over = self._over_with(known.bundle, found)
+        if over:
+            known.attempt.no_room(over, search.version, now)
+        elif isinstance(found, GangReserved):
             known.attempt.reserved(found.seats, now)
             known.attempt.move(MembersReserved(), now)
             self._gates_due[id(known)] = known
             self._requeue = True
-        else:
+        elif isinstance(found, str):
             known.attempt.no_room(found, search.version, now)
         return True
 
-    def _candidates(self, version: int, now: float) -> Iterator[KnownBundle]:
-        for known in self.bundles():
-            if (
-                known.attempt.may_search(version, now) and known.bundle.requests_cards
-                and not known.bundle.lacks
-            ):  # fmt: skip
-                yield known
+    def _room_for(self, bundle: GangBundle, members: Sequence[GangMember]) -> GangReservation | str:
+        problem = "" if self._queues is None else self._queues.problem(bundle, members)
+        return problem or self._find_room(bundle, members)
+
+    def _over_with(self, bundle: GangBundle, found: GangReserved | str) -> str:
+        """Which cap is exceeded now that the ledger holds the members, though it was not when their
+        search began. They are given up in the same step: nobody saw them."""
+        if self._queues is None or isinstance(found, str):
+            return ""
+        over = self._queues.exceeded(bundle)
+        if over:
+            self._reservations.give_up(found.seats)
+        return over

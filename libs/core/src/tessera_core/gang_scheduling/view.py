@@ -6,15 +6,21 @@ It is made on request and changes nothing. Times are of the coordinator's clock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from msgspec import Struct
 
 from tessera_core.gang_scheduling.attempt import KnownBundle
+from tessera_core.gang_scheduling.registry import GangRegistry
 from tessera_core.gangs.fair_shares import QueueShare
 from tessera_core.gangs.gang import GangMembers, GangOrigin
 from tessera_core.gangs.queues import QueueAmounts, QueueDimension, QueueOrigin
 from tessera_core.gangs.quorum import still_needed
 from tessera_core.machines.gang import GangPhase
+from tessera_schema.kube import Pod
+
+GRACE_S: Final = 5.0
+"""Seconds for which an object may come after the pods that name it before that is reported."""
 
 
 class GangView(Struct, frozen=True, kw_only=True):
@@ -91,6 +97,21 @@ class QueueView(Struct, frozen=True, kw_only=True):
     """Why it takes no pods; empty for one that does."""
     waiting: tuple[WaitingGang, ...] = ()
     """The next one first."""
+
+
+def members_stuck(
+    known: Iterable[KnownBundle], reasons: Mapping[str, str], registry: GangRegistry, now: float
+) -> Iterator[tuple[Pod, str]]:
+    """Members that wait for somebody to repair their gang, with the reason."""
+    for each in known:
+        bundle, attempt = each.bundle, each.attempt
+        for uid, why in bundle.refused.items():
+            pod = registry.pod(uid)
+            if pod is not None and not pod.spec.node_name:
+                yield pod, why
+        problem = bundle.absent or any(members.gang.problem for members in bundle.gangs)
+        if problem and attempt.phase is GangPhase.GATHERING and now >= attempt.since + GRACE_S:
+            yield from ((member.pod, reasons[bundle.key]) for member in bundle.waiting)
 
 
 def view_gangs(

@@ -131,7 +131,7 @@ class QueueReader:
         if key in meta.annotations:
             weights = self.amounts(f"metadata.annotations[{key}]", _weights(meta.annotations[key]))
         return QueueSpec(
-            origin=origin, name=_name(origin, meta), namespace=meta.namespace or "default",
+            origin=origin, name=queue_name(origin, meta), namespace=meta.namespace or "default",
             parent="" if parent == _QUOTA_ROOT else parent,
             guarantee={} if lends else least, deserved=least, cap=most, weights=weights,
             created=meta.creation_timestamp or "",
@@ -146,6 +146,7 @@ def _weights(text: str) -> dict[str, Quantity]:
         raise BadLimit(field, text, 'write JSON such as {"cpu": 2}') from e
 
 
-def _name(origin: QueueOrigin, meta: ObjectMeta) -> str:
-    """Koordinator's quotas are known by their names in the whole cluster, plain ones are not."""
+def queue_name(origin: QueueOrigin, meta: ObjectMeta) -> str:
+    """What the queue is known by: plain ElasticQuotas by their namespaces and names, all others by
+    their names in the whole cluster."""
     return f"{meta.namespace or 'default'}/{meta.name}" if origin == PLAIN_QUOTA else meta.name

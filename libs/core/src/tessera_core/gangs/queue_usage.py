@@ -75,14 +75,14 @@ class ClusterQueues:
             return (VOLCANO_QUEUE if volcano else self._elastic()), gang.queue
         if gang.origin is GangOrigin.VOLCANO:
             return VOLCANO_QUEUE, "default"
-        return self._of_namespace(gang.namespace)
+        return self.of_namespace(gang.namespace)
 
     def of_pod(self, pod: Pod) -> tuple[QueueOrigin, str] | None:
         """The queue that a pod of no gang is in; None for none."""
         name, field = queue_named(pod)
         if name:
             return (VOLCANO_QUEUE if "annotations" in field else self._elastic()), name
-        return self._of_namespace(pod.metadata.namespace or "default")
+        return self.of_namespace(pod.metadata.namespace or "default")
 
     def known(self, origin: QueueOrigin) -> bool:
         """Whether any queue of the kind is there: where none is, nobody showed them."""
@@ -98,6 +98,12 @@ class ClusterQueues:
         for dimension, amount in amounts.items():
             used[dimension] = used.get(dimension, 0) + amount
 
+    def used(self, origin: QueueOrigin, name: str, *, below: bool = False) -> QueueAmounts:
+        """What pods of the queue use; with `below`, those of the queues under it too."""
+        if not below:
+            return self._used.get((origin, name), {})
+        return sum_of(self.used(origin, each) for each in self._trees[origin].below(name))
+
     def over(
         self, origin: QueueOrigin, name: str, asked: QueueAmounts, *, idle: bool = False
     ) -> str:
@@ -108,10 +114,20 @@ class ClusterQueues:
         tree = self._trees[origin]
 
         def used(queue: str) -> QueueAmounts:
-            below = () if idle else tree.below(queue)
-            return sum_of(self._used.get((origin, name), {}) for name in below)
+            return {} if idle else self.used(origin, queue, below=True)
 
         return tree.over(name, used, asked)
+
+    def exceeded(self, origin: QueueOrigin, name: str, asked: QueueAmounts) -> str:
+        """Which cap, of what is asked for, is exceeded by what is used; empty when none."""
+        if not self.known(origin):
+            return ""
+        for queue in self._trees[origin].path(name):
+            for dimension, amount in self.used(origin, queue.name, below=True).items():
+                if asked.get(dimension) and amount > queue.cap.get(dimension, amount):
+                    most = queue.cap[dimension]
+                    return f"{queue.where} allows {most:g} {dimension}, {amount:g} would be used"
+        return ""
 
     def turns(
         self, origin: QueueOrigin, totals: QueueAmounts, waiting: Mapping[str, QueueAmounts]
@@ -125,7 +141,7 @@ class ClusterQueues:
     def _elastic(self) -> QueueOrigin:
         return KOORDINATOR_QUOTA if self.known(KOORDINATOR_QUOTA) else PLAIN_QUOTA
 
-    def _of_namespace(self, namespace: str) -> tuple[QueueOrigin, str] | None:
+    def of_namespace(self, namespace: str) -> tuple[QueueOrigin, str] | None:
         """An ElasticQuota of the namespace: the one that is named like it, else the first."""
         for origin in (KOORDINATOR_QUOTA, PLAIN_QUOTA):
             if self.known(origin):

@@ -6,7 +6,7 @@ The ledger alone writes here. What is held of a card stays held while its node i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
@@ -22,6 +22,8 @@ class LedgerHoldings:
         """Nobody holds anything."""
         self.entries: dict[str, LedgerEntry] = {}
         """By the pod's uid."""
+        self.changed: Callable[[str], object] = lambda _: None
+        """Called with the uid of a pod whose page comes, goes or counts otherwise."""
         self._fleet = fleet
         self._quota = quota
         self._held: dict[str, dict[str, Charge]] = {}
@@ -37,6 +39,7 @@ class LedgerHoldings:
         self._quota.drop_pending(entry.grant.uid)
         self.entries[entry.grant.uid] = entry
         self._on_node.setdefault(entry.grant.node, {})[entry.grant.uid] = None
+        self.changed(entry.grant.uid)
         return entry
 
     def release(self, entry: LedgerEntry) -> None:
@@ -46,6 +49,7 @@ class LedgerHoldings:
         del self.entries[uid], self._on_node[node][uid]
         if not self._on_node[node]:
             del self._on_node[node]
+        self.changed(uid)
 
     def reattach(self, node: str) -> None:
         """The fleet has other cards for the node: what is held on it is held on these, and counts
@@ -58,6 +62,7 @@ class LedgerHoldings:
             self._quota.count(entry.grant.namespace, entry.uses, -1)
             entry.uses = uses(self._fleet, entry.grant, entry.charges)
             self._quota.count(entry.grant.namespace, entry.uses)
+            self.changed(entry.grant.uid)
 
     def on(self, node: str) -> Iterator[LedgerEntry]:
         """The pages of a node."""

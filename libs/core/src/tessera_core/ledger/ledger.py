@@ -8,7 +8,7 @@ It does not look at clocks or the network: callers report what happened and when
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy as copy_of
 
 from tessera_core.admission.allowances import Allowed, allowed_by
@@ -52,6 +52,10 @@ class Ledger:
         self._entries: Mapping[str, LedgerEntry] = self._holdings.entries
         self._ends = Tombstones()
         self._unreadable = BlockedNodes(self.fleet)
+
+    def on_change(self, call: Callable[[str], object]) -> None:
+        """Call this, alone, with the uid of each pod whose page comes, goes or counts otherwise."""
+        self._holdings.changed = call
 
     # -- reading
 

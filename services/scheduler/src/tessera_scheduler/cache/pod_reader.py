@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.fleet.charges import init_is_over
+from tessera_core.gangs.catalog import queue_named
 from tessera_core.gangs.gates import is_gated
 from tessera_core.gangs.group_names import named_group
 from tessera_core.grants.resize import follows
@@ -84,8 +85,8 @@ class PodSummary(Struct, frozen=True, kw_only=True):
     host: Host = NOTHING
     """Of a bound pod, with cards or without: what it requests of its host."""
     member: Pod | None = None
-    """The whole pod, where it has Tessera's scheduling gate, or names a gang and gangs start
-    whole."""
+    """The whole pod, where it has Tessera's scheduling gate, or names a gang or a queue and
+    gangs start whole."""
     victim: PotentialVictim | None = None
     """Of a bound pod that may have to go for others: what counts then."""
 
@@ -132,7 +133,8 @@ class PodReader:
             summary = self.summarize(pod)
             if self._read_victim is not None and summary.node and not summary.ended:
                 summary = replace(summary, victim=self._read_victim(pod, raw, summary.grant))
-            whole = is_gated(pod) or (self._gangs and named_group(pod) is not None)
+            named = named_group(pod) is not None or bool(queue_named(pod)[0])
+            whole = is_gated(pod) or (self._gangs and named)
             return replace(summary, member=pod) if whole else summary
         except msgspec.DecodeError as e:
             least = _decode_least(bytes(raw))

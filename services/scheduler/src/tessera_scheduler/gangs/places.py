@@ -10,9 +10,12 @@ from tessera_core.admission.exempt_pods import ManagedPods
 from tessera_core.dialect_kit.contract import Rejected
 from tessera_core.gang_scheduling.registry import GangBundle
 from tessera_core.gangs.gang import GangMember
+from tessera_core.gangs.queue_usage import amounts_of
+from tessera_core.gangs.queues import QueueDimension
 from tessera_core.gangs.reservation import GangReservation
 from tessera_core.gangs.scratch import MemberRequest
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.quota.allowance import minimum_usage
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.scheduling.in_flight import InFlightPods
 from tessera_scheduler.gangs.nodes import GangNodes
@@ -32,6 +35,7 @@ class GangPlaces:
     ) -> None:
         """All are shared with the rest of the scheduler; `scope` says which schedulers' pods are
         Tessera's."""
+        self.dialects = registry
         self._admissions = AdmissionCache(registry)
         self._resources, self._keys = registry.resources, registry.request_keys
         self._ledger = ledger
@@ -54,6 +58,12 @@ class GangPlaces:
         if name in self._scope.schedulers or not self.requests_cards(pod):
             return ""
         return f"spec.schedulerName: {name or 'none'}: it is another scheduler's pod"
+
+    def requested(self, pod: Pod) -> dict[QueueDimension, float]:
+        """What the pod counts in queues at the least; what makes no sense counts for nothing."""
+        found = self._request(pod)
+        request = None if isinstance(found, str) else found.request
+        return amounts_of(pod, {} if request is None else minimum_usage(request))
 
     def search(self, bundle: GangBundle, members: Sequence[GangMember]) -> GangReservation | str:
         """A search of places for all of these; or why they have none whatever is free."""

@@ -8,14 +8,18 @@ replica that takes over reads which pods have a node, and reserves the rest of t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NoReturn
 
 from tessera_core.admission.exempt_pods import scope_of
 from tessera_core.gang_scheduling.answers import WaitsForGang
 from tessera_core.gang_scheduling.coordinator import GangCoordinator
+from tessera_core.gang_scheduling.queues import SchedulingQueues
 from tessera_core.gang_scheduling.registry import GangRegistry
+from tessera_core.gang_scheduling.view import members_stuck
+from tessera_core.gangs.catalog import queue_named
 from tessera_core.gangs.gates import is_gated
+from tessera_core.gangs.queue_turns import cluster_totals
 from tessera_core.gangs.reservation import STEPS_OF_A_SLICE
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.registry.registry import DialectRegistry
@@ -30,6 +34,7 @@ from tessera_scheduler.gangs.gates import GateOpener
 from tessera_scheduler.gangs.nodes import GangNodes
 from tessera_scheduler.gangs.places import GangPlaces
 from tessera_scheduler.gangs.pod_groups import pod_group_watches
+from tessera_scheduler.gangs.queues import queue_watches
 from tessera_scheduler.gangs.settings import GangSettings
 from tessera_scheduler.leadership.leader import Leadership
 from tessera_schema.kube import Pod
@@ -77,11 +82,18 @@ class GangScheduling:
     ) -> None:
         """`nodes` are those of `places`."""
         self.registry = GangRegistry(places.requests_cards, places.bar)
+        self.queues = SchedulingQueues(
+            self.registry,
+            ledger,
+            places.requested,
+            lambda: cluster_totals(ledger.fleet, nodes.all()),
+        )
         self.coordinator = GangCoordinator(
             self.registry, ledger, places.search, settings.timings,
-            room_version=lambda: ledger.generation + nodes.version,
+            room_version=lambda: ledger.generation + nodes.version, queues=self.queues,
         )  # fmt: skip
         self.places, self.nodes = places, nodes
+        self._places = places
         self._nodes = nodes
         self.all_nodes = nodes.all
         self._leadership = leadership
@@ -90,6 +102,8 @@ class GangScheduling:
         self._gates = gates
         self._strays: dict[str, Pod] = {}
         """Uids of pods that have a gate and are in no gang (any more)."""
+        self._held_by_queue: dict[str, str] = {}
+        """Uids of those of them whose gate stays closed -> why."""
         self._calls: dict[str, asyncio.Future[str]] = {}
         """Pod's uid -> its bind call: empty for go on, or the error."""
         self._something = asyncio.Event()
@@ -106,7 +120,15 @@ class GangScheduling:
         query = {"labelSelector": selector} if selector else {}
         listed = ListWatch(paths.NODES, self._nodes.read, query)
         nodes = reflectors.make(listed, self._nodes, "nodes of gangs")
-        return [nodes, *pod_group_watches(reflectors, self.registry, self.changed)]
+        return [
+            nodes,
+            *pod_group_watches(reflectors, self.registry, self.changed),
+            *queue_watches(reflectors, self._places.dialects, self.queues, self._queues_changed),
+        ]
+
+    def _queues_changed(self) -> None:
+        self.changed()
+        self._requeue()
 
     def changed(self) -> None:
         """The registry has changed."""
@@ -122,6 +144,9 @@ class GangScheduling:
         self._strays = {}
         for item in gated:
             self._note_gate(item)
+        self.queues.only(item.uid for item in items if item.member is not None)
+        for item in items:
+            self._note_queue(item)
         self._nodes.only(item.uid for item in running)
         for item in running:
             self._nodes.hold(item.uid, item.node, item.host)
@@ -138,9 +163,17 @@ class GangScheduling:
         elif self.registry.gang_of(item.uid):  # it names its gang no longer
             self.registry.drop_pod(item.uid)
             self.changed()
+        self._note_queue(item)
         self._note_gate(item)
         if item.node:
             self._nodes.hold(item.uid, item.node, item.host)
+
+    def _note_queue(self, item: PodSummary) -> None:
+        pod = item.member
+        if pod is not None and not self.registry.names_gang(pod) and queue_named(pod)[0]:
+            self.queues.put_pod(pod)
+        elif not self.registry.gang_of(item.uid):
+            self.queues.drop_pod(item.uid)
 
     def _note_gate(self, item: PodSummary) -> None:
         self._strays.pop(item.uid, None)
@@ -157,19 +190,20 @@ class GangScheduling:
         self.registry.drop_pod(item.uid, succeeded=succeeded)
         self._strays.pop(item.uid, None)
         self._gates.forget(item.uid)
+        self.queues.drop_pod(item.uid)
         self._nodes.release(item.uid)
         self.changed()
 
     # -- kube-scheduler's calls
 
     def refusal(self, pod: Pod, now: float) -> str:
-        """Why a pod waits for its gang; empty for one that filter may place."""
-        uid = pod.metadata.uid
-        if not self.registry.names_gang(pod):
-            return ""
-        answer = self.coordinator.answer(uid, now)
-        self._apply()
-        return answer.message if isinstance(answer, WaitsForGang) else ""
+        """Why a pod waits for its gang or its queue; empty for one that filter may place."""
+        if self.registry.names_gang(pod):
+            answer = self.coordinator.answer(pod.metadata.uid, now)
+            self._apply()
+            if isinstance(answer, WaitsForGang):
+                return answer.message
+        return self.queues.problem_of_pod(pod)
 
     async def arrive(self, uid: str) -> str:
         """Keep a bind call until all of the pod's gang have arrived; why it does not go on, empty
@@ -231,18 +265,27 @@ class GangScheduling:
                 await asyncio.sleep(self._settings.gather_s)
             self._something.clear()
             if self._leadership.leads:
-                self._gates.open(self._strays.values())
-                self._gates.report(self.coordinator.stuck(self._clock.time()))
+                self._open_strays()
+                self._gates.report(self._stuck())
             while self._leadership.leads and self._step():  # noqa: ASYNC110  (a slice each)
                 await asyncio.sleep(0)
+
+    def _open_strays(self) -> None:
+        through, self._held_by_queue = self.queues.let_through(self._strays.values())
+        self._gates.open(through)
+
+    def _stuck(self) -> Iterator[tuple[Pod, str]]:
+        bundles, now = self.coordinator.bundles(), self._clock.time()
+        return members_stuck(bundles, self.coordinator.reasons(), self.registry, now)
 
     def why_gated(self, pod: Pod) -> str:
         """Why the gate of a pod is closed, as far as this replica decides it; empty for a pod
         without one."""
         if not is_gated(pod) or not self._leadership.leads:
             return ""
-        why = self.coordinator.why(self.registry.gang_of(pod.metadata.uid), self._clock.time())
-        return why or "its scheduling gate is being opened"
+        uid = pod.metadata.uid
+        why = self.coordinator.why(self.registry.gang_of(uid), self._clock.time())
+        return why or self._held_by_queue.get(uid) or "its scheduling gate is being opened"
 
     def _step(self, *, broken_only: bool = False) -> bool:
         now = self._clock.time()

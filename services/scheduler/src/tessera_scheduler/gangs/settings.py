@@ -39,7 +39,7 @@ class GangSettings(Struct, frozen=True, kw_only=True):
     """`on`: of a gang either as many pods start together as its minimum says, or none. `off`: its
     pods are placed one by one. The component `gangs` switches it on, with the right to read
     PodGroups."""
-    gates: GatedPods = GatedPods.GANGS
+    gates: GatedPods = GatedPods.GANGS_AND_QUEUES
     """Which new pods get the scheduling gate `tessera.dev/admission` until it is their turn, where
     gangs start whole: `gangs+queues`, those that name a gang or a queue; `gangs`; or `none`. It
     costs a write for each pod, and spares kube-scheduler all attempts before the turn."""
@@ -47,6 +47,10 @@ class GangSettings(Struct, frozen=True, kw_only=True):
     """Seconds from the first bind call of a gang to its last. kube-scheduler gives a call up after
     the `httpTimeout` of the extender's configuration, which is 30 s: it has to be longer than this
     and the Binding together. 15 s are enough for some 1,000 members."""
+    http_timeout_s: Seconds = 30.0
+    """The `httpTimeout` of the extender in kube-scheduler's configuration, in seconds, as it is
+    written there: the scheduler refuses to start with a barrier that kube-scheduler would not wait
+    for."""
     reservation_s: Seconds = 60.0
     """Seconds for which a gang has its cards until its first bind call."""
     gather_s: Seconds = 0.05

@@ -1,0 +1,287 @@
+"""Queues as a scheduler follows them: what each uses, whether more may start in it, and whose turn
+it is. They change event by event; `tessera_core.gangs.queue_usage` reads a whole cluster at once.
+
+What is used is counted on the ledger, from the moment of a reservation: pods with cards, by what
+they have of cards and by what else they request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
+from tessera_core.gang_scheduling.view import QueueKey, QueueView, WaitingGang
+from tessera_core.gangs.fair_shares import QueueShare, share_of
+from tessera_core.gangs.gang import GangMember
+from tessera_core.gangs.queue_tree import QueueTree
+from tessera_core.gangs.queue_turns import entitlements
+from tessera_core.gangs.queue_usage import ClusterQueues, amounts_of, sum_of
+from tessera_core.gangs.queues import QueueAmounts, QueueDimension, QueueOrigin, QueueSpec
+from tessera_core.ledger.ledger import Ledger
+from tessera_schema.kube import Pod
+
+Place = tuple[QueueOrigin, str]
+"""A queue: its kind and name."""
+ENTITLED_S: Final = 5.0
+"""Seconds for which what queues are entitled to by weight is taken as it was worked out."""
+_ALONE: Final = QueueShare(0.0, 0.0)
+
+
+class SchedulingQueues:
+    """The queues of a cluster, of every kind."""
+
+    def __init__(
+        self,
+        gangs: GangRegistry,
+        ledger: Ledger,
+        asked: Callable[[Pod], QueueAmounts],
+        totals: Callable[[], QueueAmounts],
+    ) -> None:
+        """`asked` gives what a pod counts at least, `totals` all that the cluster has."""
+        self.version = 0
+        """Changes whenever another pod may start than before, whatever is used."""
+        self._gangs = gangs
+        self._ledger = ledger
+        self._asked = asked
+        self._totals = totals
+        self._specs: dict[Place, QueueSpec] = {}
+        self._queues = ClusterQueues(())
+        self._pods: dict[str, Pod] = {}
+        """Uids of pods that name a queue and no gang."""
+        self._places: dict[str, Place | None] = {}
+        """Pod's uid -> its queue, of members and of pods that were about to get cards."""
+        self._counted: dict[str, tuple[Place, QueueAmounts]] = {}
+        self._changed: set[str] = set()
+        """Uids of pods that are to be counted again."""
+        self._entitled: tuple[float, int, dict[Place, QueueAmounts]] = (-ENTITLED_S, -1, {})
+        ledger.on_change(self._changed.add)
+
+    # -- what watches show
+
+    def list_queues(self, origin: QueueOrigin, specs: Iterable[QueueSpec]) -> None:
+        """These are all queues of one kind."""
+        listed = {(origin, spec.name): spec for spec in specs}
+        others = {place: spec for place, spec in self._specs.items() if place[0] != origin}
+        self._take({**others, **listed})
+
+    def put_queue(self, spec: QueueSpec) -> None:
+        """A queue as it is now."""
+        self._take({**self._specs, (spec.origin, spec.name): spec})
+
+    def drop_queue(self, origin: QueueOrigin, name: str) -> None:
+        """A queue was deleted."""
+        self._take({place: spec for place, spec in self._specs.items() if place != (origin, name)})
+
+    def spec(self, origin: QueueOrigin, name: str) -> QueueSpec | None:
+        """The queue as it is followed."""
+        return self._specs.get((origin, name))
+
+    def put_pod(self, pod: Pod) -> None:
+        """A pod that names a queue and no gang."""
+        uid = pod.metadata.uid
+        if self._pods.get(uid) != pod:
+            self._pods[uid] = pod
+            self._places.pop(uid, None)
+            self._changed.add(uid)
+
+    def drop_pod(self, uid: str) -> None:
+        """A pod is gone, or has ended, or names a queue no longer."""
+        self._places.pop(uid, None)
+        if self._pods.pop(uid, None) is not None:
+            self._changed.add(uid)
+
+    def only(self, uids: Iterable[str]) -> None:
+        """No other pods are there."""
+        for uid in {*self._pods, *self._places} - set(uids):
+            self.drop_pod(uid)
+
+    def put_bundle(self, bundle: GangBundle) -> None:
+        """The members of a bundle are in the queues that their gangs name now."""
+        for members in bundle.gangs:
+            place = self._queues.of_gang(members.gang)
+            for member in (*members.waiting, *members.bound):
+                uid = member.pod.metadata.uid
+                if uid not in self._places or self._places[uid] != place:
+                    self._places[uid] = place
+                    self._changed.add(uid)
+
+    def _take(self, specs: dict[Place, QueueSpec]) -> None:
+        if specs == self._specs:
+            return
+        self._specs = specs
+        self._queues = ClusterQueues(specs.values())
+        self._counted, self._places = {}, {}
+        self._changed.update(entry.grant.uid for entry in self._ledger.entries())
+        self.version += 1
+        self._gangs.touch_all()
+
+    # -- what is used
+
+    def _count(self) -> ClusterQueues:
+        while self._changed:
+            uid = self._changed.pop()
+            before = self._counted.pop(uid, None)
+            if before is not None:
+                place, amounts = before
+                self._queues.use(*place, {dim: -amount for dim, amount in amounts.items()})
+            entry = self._ledger.entry(uid)
+            if entry is None:
+                continue
+            pod = self._pods.get(uid) or self._gangs.pod(uid)
+            here = self._place(uid, pod, entry.grant.namespace)
+            if here is not None:
+                counts = amounts_of(pod or Pod(), entry.uses)
+                self._queues.use(*here, counts)
+                self._counted[uid] = here, counts
+        return self._queues
+
+    def _place(self, uid: str, pod: Pod | None, namespace: str) -> Place | None:
+        if uid in self._places:
+            return self._places[uid]
+        if pod is not None:
+            return self._queues.of_pod(pod)
+        return self._queues.of_namespace(namespace)
+
+    # -- whether more may start
+
+    def problem(self, bundle: GangBundle, members: Iterable[GangMember]) -> str:
+        """Why these members of a bundle may not start together, whatever is free: their queue takes
+        no pods, or has a cap that they would exceed together; empty where they may."""
+        if not self._specs:
+            return ""
+        uids = {member.pod.metadata.uid for member in members}
+        for each in bundle.gangs:
+            place = self._queues.of_gang(each.gang)
+            if place is not None:
+                mine = (m.pod for m in each.waiting if m.pod.metadata.uid in uids)
+                why = self._over(place, sum_of(map(self._asked, mine)))
+                if why:
+                    return why
+        return ""
+
+    def exceeded(self, bundle: GangBundle) -> str:
+        """Which cap the queues of a bundle exceed, with what the ledger holds; empty for none."""
+        if not self._specs:
+            return ""
+        for each in bundle.gangs:
+            place = self._queues.of_gang(each.gang)
+            if place is not None:
+                asked = sum_of(self._asked(member.pod) for member in each.waiting)
+                over = self._count().exceeded(*place, asked)
+                if over:
+                    return over
+        return ""
+
+    def problem_of_pod(self, pod: Pod) -> str:
+        """Why a pod that goes alone may not start in its queue; empty for one that may, or is in
+        no queue, or has cards."""
+        if not self._specs or self._ledger.entry(pod.metadata.uid) is not None:
+            return ""
+        uid, namespace = pod.metadata.uid, pod.metadata.namespace or "default"
+        place = self._places[uid] if uid in self._places else self._queues.of_pod(pod)
+        place = place or self._queues.of_namespace(namespace)
+        if place is None:
+            return ""
+        self._places[uid] = place  # it may get cards before a watch shows it
+        return self._over(place, self._asked(pod))
+
+    def let_through(self, gated: Iterable[Pod]) -> tuple[list[Pod], dict[str, str]]:
+        """The pods of these, which go alone, whose gates may be opened, and of the others uid and
+        why not. Those of higher priority come first, then older ones. What has been let through and
+        has no cards yet counts as used: no more gates are opened than the cap has room for."""
+        through, held = list[Pod](), dict[str, str]()
+        under_way = [
+            pod for uid, pod in self._pods.items()
+            if not pod.spec.node_name and not pod.spec.scheduling_gates
+            and self._ledger.entry(uid) is None
+        ]  # fmt: skip
+        for pod in sorted(gated, key=_order):
+            place = self._queues.of_pod(pod)
+            before = [each for each in under_way if self._queues.of_pod(each) == place]
+            asked = sum_of(map(self._asked, (*before, pod)))
+            why = self._over(place, asked) if place is not None and self._specs else ""
+            if why:
+                held[pod.metadata.uid] = why
+            else:
+                through.append(pod)
+                under_way.append(pod)
+        return through, held
+
+    def _over(self, place: Place, asked: QueueAmounts) -> str:
+        queues = self._count()
+        return queues.problem(*place) or queues.over(*place, asked)
+
+    # -- whose turn it is
+
+    def share(self, bundle: GangBundle, now: float) -> tuple[int, QueueShare]:
+        """What orders the bundle before all but breakage: its queue's priority and share; those of
+        a bundle of no queue are 0."""
+        place = self.place(bundle)
+        spec = None if place is None else self._specs.get(place)
+        if place is None or spec is None:
+            return 0, _ALONE
+        return spec.priority, self._share(place, spec, now)[0]
+
+    def place(self, bundle: GangBundle) -> Place | None:
+        """The queue of the bundle's first gang that is in one."""
+        if not self._specs:
+            return None
+        places = (self._queues.of_gang(each.gang) for each in bundle.gangs)
+        return next(filter(None, places), None)
+
+    def is_fifo(self, place: Place) -> bool:
+        """Whether nobody passes the first one in the queue's line."""
+        spec = self._specs.get(place)
+        return spec is not None and spec.fifo
+
+    def _share(
+        self, place: Place, spec: QueueSpec, now: float
+    ) -> tuple[QueueShare, QueueDimension | None]:
+        totals = self._counted_totals()
+        deserved = self._deserved(now).get(place, spec.deserved)
+        return share_of(self._count().used(*place), deserved, totals, spec.weight)
+
+    def _counted_totals(self) -> dict[QueueDimension, float]:
+        named = {dim for spec in self._specs.values() for dim in (*spec.cap, *spec.deserved)}
+        totals = self._totals().items()
+        return {dim: amount for dim, amount in totals if dim.vendor or dim in named}
+
+    def _deserved(self, now: float) -> dict[Place, QueueAmounts]:
+        """What queues of trees deserve of which none says it: their parts by weight."""
+        at, version, found = self._entitled
+        if now < at + ENTITLED_S and version == self.version:
+            return found
+        found = {}
+        for origin in {place[0] for place in self._specs}:
+            specs = [spec for place, spec in self._specs.items() if place[0] == origin]
+            if not any(spec.deserved for spec in specs):
+                used = {spec.name: self._count().used(origin, spec.name) for spec in specs}
+                parts = entitlements(QueueTree(specs), self._counted_totals(), used)
+                found |= {(origin, name): part for name, part in parts.items()}
+        self._entitled = now, self.version, found
+        return found
+
+    # -- reading
+
+    def view(self, waiting: Mapping[Place, list[WaitingGang]], now: float) -> tuple[QueueView, ...]:
+        """All queues as they stand, by kind and name."""
+        queues, found = self._count(), []
+        places = sorted(self._specs, key=lambda place: (place[0].group, place[1]))
+        for place in places:
+            spec = self._specs[place]
+            share, by = self._share(place, spec, now)
+            found.append(
+                QueueView(
+                    key=QueueKey(place[0].group, spec.name), origin=place[0], cap=spec.cap,
+                    deserved=self._deserved(now).get(place, spec.deserved),
+                    used=queues.used(*place, below=True), share=share, by=by,
+                    problem=queues.problem(*place), waiting=tuple(waiting.get(place, ())),
+                )
+            )  # fmt: skip
+        return tuple(found)
+
+
+def _order(pod: Pod) -> tuple[object, ...]:
+    meta = pod.metadata
+    return -(pod.spec.priority or 0), meta.creation_timestamp or "", meta.namespace or "", meta.name
