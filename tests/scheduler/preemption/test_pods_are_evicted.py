@@ -54,8 +54,16 @@ def phases(cluster: FakeCluster) -> list[str]:
     return [plan.get("status", {}).get("phase", "") for plan in plans(cluster)]
 
 
-def begun(cluster: FakeCluster, name: str, victims: tuple[str, ...], for_pod: str) -> None:
-    """A plan whose evictions a former leader had begun."""
+def begun(
+    cluster: FakeCluster,
+    name: str,
+    victims: tuple[str, ...],
+    for_pod: str,
+    *,
+    phase: str = "Started",
+    steps: int | None = None,
+) -> None:
+    """A plan that a former leader had begun, with so many evictions; None = all."""
 
     def pod(name: str) -> dict[str, str]:
         uid = cluster.read(name).metadata.uid
@@ -68,7 +76,8 @@ def begun(cluster: FakeCluster, name: str, victims: tuple[str, ...], for_pod: st
     kind = {"apiVersion": "tessera.dev/v1alpha1", "kind": "RebalancePlan"}
     cluster.make(PLANS, {**kind, "metadata": {"name": name}, "spec": spec})
     started = timestamps.format_time(cluster.clock.time())
-    status = {"phase": "Started", "stepsBegun": len(victims), "started": started}
+    count = len(victims) if steps is None else steps
+    status = {"phase": phase, "stepsBegun": count, "started": started}
     cluster.call("PATCH", f"{PLANS}/{name}/status", {"status": status})
 
 
@@ -174,3 +183,28 @@ async def test_another_replica_goes_on_with_the_plan() -> None:
         await until(lambda: phases(cluster) == ["Done"])
         assert len(plans(cluster)) == 1
         assert await cluster.place(scheduler, "high") == "n0"
+
+
+@pytest.mark.parametrize(("phase", "steps", "ends"), [
+    ("Proposed", 0, "Declined"), ("Started", 0, "Done"), ("Started", 1, "Done"),
+])  # fmt: skip
+async def test_a_leader_that_ends_at_any_step_leaves_nothing_behind(
+    phase: str, steps: int, ends: str
+) -> None:
+    cluster = a_cluster()
+    async with leading(cluster, config=on(preemptors=())) as scheduler:
+        await fill(cluster, scheduler, "low")
+        wait_for_room(cluster, scheduler, "high", 10)
+    begun(cluster, "interrupted", ("low",), "high", phase=phase, steps=steps)
+    async with leading(cluster, config=on(preemptors=())) as scheduler:
+        if ends == "Done":
+            await until(lambda: leaving(cluster, "low"))
+            cluster.delete("low")
+        await until(lambda: phases(cluster) == [ends])
+        assert leaving(cluster, "low") is False
+        if ends == "Done":
+            assert await cluster.place(scheduler, "high") == "n0"
+        await until(lambda: not scheduler.node_reservations)
+        assert {entry.grant.name for entry in scheduler.ledger.entries()} == (
+            {"high"} if ends == "Done" else {"low"}
+        )

@@ -48,16 +48,18 @@ class NodeBounds:
 
     def in_order(
         self, nodes: Iterable[str], member: MemberRequest, room: Mapping[str, int]
-    ) -> list[tuple[EvictionCost, str]]:
+    ) -> Slices[list[tuple[EvictionCost, str]]]:
         """These nodes with their bounds, the least first; `room` is how many cards of a node have
         room now."""
         needed = 1 if member.request is None else units(member.request)[0].lead.count
-        found = (
-            (self._bound(node, max(needed - room.get(node, 0), 1)), node)
-            for node in nodes
-            if node in self.on
-        )
-        return sorted(found)
+        found: list[tuple[EvictionCost, str]] = []
+        for at, node in enumerate(nodes):
+            if not at % _SLICE:
+                yield
+            if node in self.on:
+                found.append((self._bound(node, max(needed - room.get(node, 0), 1)), node))
+        found.sort()
+        return found
 
     def _bound(self, node: str, short: int) -> EvictionCost:
         cards = list(self._per_card[node].values())

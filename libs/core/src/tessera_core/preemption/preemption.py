@@ -43,6 +43,8 @@ EXACT_NODES: Final = 8
 TRIALS_OF_A_NODE: Final = 256
 TRIALS_OF_A_POD: Final = 4096
 """At about 0.2 ms each."""
+_SLICE: Final = 64
+"""Units of one slice."""
 TRIALS_OF_A_GANG: Final = 256
 """Searches of a gang's places, at some milliseconds each."""
 
@@ -118,7 +120,7 @@ class PreemptionPlanner:
         is."""
         room = QueueRoom(self._view.ledger, self._view.queues, preemptor)
         evictable = yield from self._units()
-        able, kept = self._able(preemptor, evictable)
+        able, kept = yield from self._able(preemptor, evictable)
         yield
         trials = EvictionTrials(
             self._view.ledger, self._view.filters, preemptor, self._ending, room
@@ -155,11 +157,13 @@ class PreemptionPlanner:
 
     def _able(
         self, preemptor: Preemptor, evictable: EvictableUnits
-    ) -> tuple[list[VictimUnit], Counter[str]]:
+    ) -> Slices[tuple[list[VictimUnit], Counter[str]]]:
         """The units that may go for the preemptor, and how many pods which reason keeps."""
         able: list[VictimUnit] = []
         kept: Counter[str] = Counter()
-        for unit in evictable.units:
+        for at, unit in enumerate(evictable.units):
+            if not at % _SLICE:
+                yield
             why = self._why_not(unit, preemptor, evictable)
             if why:
                 kept[why] += len(unit.pods)
@@ -202,7 +206,7 @@ class PreemptionPlanner:
         yield from bounds.add(able)
         cards = trials.scratch.cards_with_room(member)
         nodes = yield from trials.nodes_without(able)
-        order = bounds.in_order(nodes, member, cards)
+        order = yield from bounds.in_order(nodes, member, cards)
         best: VictimSet | None = None
         for bound, node in order[:MOST_NODES]:
             if best is not None and best.cost <= bound:
