@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from tessera_schema.json_codec import decoder
 from tessera_schema.label_selectors import Selector
@@ -159,8 +159,8 @@ class QuotaStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     """What makes no sense in the spec: then it limits what it did before."""
     used: Amounts = Amounts()
     """What counts: held by pods that have a node."""
-    best_effort: BestEffortAmounts | UnsetType = UNSET
-    """Held by best-effort pods; unset where `used` counts them."""
+    best_effort: BestEffortAmounts = BestEffortAmounts()
+    """Held by best-effort pods; nothing where `used` counts them."""
     assumed: Amounts = Amounts()
     """The part of `used` whose pods have not started yet."""
     waiting: WaitingPods = WaitingPods()

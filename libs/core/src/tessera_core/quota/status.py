@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from msgspec import UNSET, UnsetType
-
 from tessera_core.quota.allowance import Allowance, QuotaUsage, Uses, counted_usage, without_rest
 from tessera_schema.cards import MIB
 from tessera_schema.quotas import Amounts, BestEffortAmounts, Limit, WaitingPods
@@ -80,10 +78,10 @@ def amounts(limit: Limit, uses: Uses) -> Amounts:
     )  # fmt: skip
 
 
-def best_effort(limit: Limit, uses: Uses) -> BestEffortAmounts | UnsetType:
-    """What best-effort pods hold; unset where the limit does not count them apart."""
+def best_effort(limit: Limit, uses: Uses) -> BestEffortAmounts:
+    """What best-effort pods hold; nothing where the limit does not count them apart."""
     if limit.best_effort is None:
-        return UNSET
+        return BestEffortAmounts()
     total = counted_usage(limit, uses)
     return BestEffortAmounts(memory=quantity(total.rest_memory_bytes), cards=total.rest_cards)
 
