@@ -1,11 +1,11 @@
 """Gangs of 8 through a real kube-scheduler against the same pods alone, in turn in one run.
 
 `single` and `gangs` are Tessera with gangs switched on: the first with pods of no gang, the second
-with the same pods in Volcano PodGroups. `off` is Tessera as it is by default, with pods of no gang.
-`bare` is kube-scheduler without Tessera and pods that ask for a processor; `coscheduling` is the
-plugin of that name, with the same pods as `bare` in its own PodGroups. It is run where
-`--coscheduling` names a kube-scheduler that has it (`sigs.k8s.io/scheduler-plugins`, package
-`pkg/coscheduling`, builds from Go modules).
+with the same pods in Volcano PodGroups; `ungated` are those without scheduling gates. `off` is
+Tessera as it is by default, with pods of no gang. `bare` is kube-scheduler without Tessera and pods
+that ask for a processor; `coscheduling` is the plugin of that name, with the same pods as `bare` in
+its own PodGroups. It is run where `--coscheduling` names a kube-scheduler that has it
+(`sigs.k8s.io/scheduler-plugins`, package `pkg/coscheduling`, builds from Go modules).
 
 PodGroups are created before the clock runs. Figures of each run:
 
@@ -64,6 +64,9 @@ KINDS: Final[Mapping[str, Kind]] = {
     "off": Kind(placed_by="tessera", load=Load.SINGLE),
     "single": Kind(placed_by="tessera", load=Load.SINGLE, variables=ON),
     "gangs": Kind(placed_by="tessera", load=Load.GANGS, variables=ON),
+    "ungated": Kind(
+        placed_by="tessera", load=Load.GANGS, variables={**ON, "TESSERA_GANGS_GATES": "none"}
+    ),
     "bare": Kind(placed_by="bare", load=Load.BARE),
     "coscheduling": Kind(placed_by="bare", load=Load.COSCHEDULING),
 }
@@ -137,7 +140,12 @@ async def measure(args: argparse.Namespace) -> None:
                 runs = await Bench(args, plane, kube, nats).setting(nodes)
         rates = {k: statistics.median(run.pods_per_s for run in got) for k, got in runs.items()}
         print(f"{nodes:5} nodes medians  " + "  ".join(f"{k} {r:.1f}" for k, r in rates.items()))
-        for kind, base in (("gangs", "single"), ("single", "off"), ("coscheduling", "bare")):
+        for kind, base in (
+            ("gangs", "single"),
+            ("ungated", "single"),
+            ("single", "off"),
+            ("coscheduling", "bare"),
+        ):
             if rates.keys() >= {kind, base}:
                 print(f"{nodes:5} nodes ratio    {kind} to {base} {rates[kind] / rates[base]:.3f}")
 

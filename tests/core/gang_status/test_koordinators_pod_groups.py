@@ -27,6 +27,7 @@ from tests.core.gang_status.builders import LATER, NOW, a_group, pods
     ],
 )
 def test_the_phase_follows_from_the_pods(was: str, words: tuple[str, ...], phase: str) -> None:
+    """GD3"""
     group = a_group(2, was, origin=GangOrigin.KOORDINATOR)
     assert koordinator_phase(group, pods(*words)) == phase
 

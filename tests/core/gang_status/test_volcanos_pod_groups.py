@@ -33,6 +33,7 @@ from tests.core.gang_status.builders import LATER, NOW, STARTED, a_group, pods, 
 def test_the_phase_follows_from_the_pods(
     was: str, words: tuple[str, ...], *, unschedulable: bool, phase: str
 ) -> None:
+    """GD2"""
     found = volcano_phase(a_group(2, was), pods(*words), unschedulable=unschedulable)
     assert found == phase
 

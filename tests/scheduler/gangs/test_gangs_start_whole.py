@@ -135,6 +135,7 @@ async def test_gangs_of_each_api_start_whole(api: str, label: str) -> None:
 
 
 async def test_a_pod_group_that_comes_after_its_pods_starts_them() -> None:
+    """GA3, once the pods are annotated"""
     cluster = GangCluster(cards=2)
     cluster.members("g", 1, 2)
     async with starting_whole(cluster) as scheduler:
@@ -199,6 +200,7 @@ async def test_processors_and_memory_of_nodes_count() -> None:
 
 
 async def test_a_member_that_is_not_offered_its_node_goes_where_it_is_offered_one() -> None:
+    """GB5: it moves to free cards there; no other member gives its own up for it"""
     cluster = GangCluster(nodes=2, cards=2)
     cluster.pod_group("g", 2)
     cluster.members("g", 1, 2)
