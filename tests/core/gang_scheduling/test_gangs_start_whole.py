@@ -70,6 +70,14 @@ def test_an_object_that_is_deleted_holds_back_the_pods_that_wait() -> None:
     assert "does not exist" in cluster.why(group)
 
 
+def test_a_minimum_that_is_lowered_is_searched_for_though_no_room_came() -> None:
+    cluster = started(GangCluster({"n1": 2}, [a_group("g", minMember=3)]), members("g", 1, 2, 3))
+    assert cluster.bound() == []
+    cluster.put_group(a_group("g", minMember=2))
+    cluster.run(rounds=20)
+    assert cluster.bound() == ["g1", "g2"]
+
+
 def test_of_two_gangs_that_fit_one_at_a_time_one_starts_and_the_other_holds_nothing() -> None:
     """GB1"""
     a, b = a_group("a", minMember=4), a_group("b", minMember=4)

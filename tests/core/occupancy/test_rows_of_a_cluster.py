@@ -186,6 +186,9 @@ def test_why_a_pod_waits_is_the_schedulers_answer_or_kube_schedulers(read: Read)
     read.occupancy.put_answers({row.uid: PodAnswer("too large", "ask for less")})
     [row] = read.occupancy.waiting()
     assert (row.reason, row.remedy) == ("too large", "ask for less")
+    read.occupancy.put_answers({row.uid: PodAnswer("", "ask for less")})
+    [row] = read.occupancy.waiting()
+    assert (row.reason, row.remedy) == ("0/1 nodes are available", "ask for less")
 
 
 def test_a_pod_is_read_as_what_it_is() -> None:

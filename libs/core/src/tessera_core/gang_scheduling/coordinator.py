@@ -217,6 +217,8 @@ class GangCoordinator:
         self._registry.changed -= bundle.ids
         if known is None or known.attempt.ids != bundle.ids:
             known = self._rejoined(bundle)
+        elif known.bundle.terms != bundle.terms:
+            known.attempt.searched_at = -1
         known.bundle = bundle
         if self._queues is not None:
             self._queues.put_bundle(bundle)
@@ -232,10 +234,8 @@ class GangCoordinator:
             if before is not None:
                 attempt.started |= before.attempt.started
                 attempt.refused |= before.attempt.refused
-                attempt.since, attempt.waits_since = (
-                    before.attempt.since,
-                    before.attempt.waits_since,
-                )
+                attempt.since = before.attempt.since
+                attempt.waits_since = before.attempt.waits_since
                 self._give_up(before.attempt, f"gang {before.bundle.name} has got another bundle")
                 for left in before.attempt.ids - bundle.ids:
                     self._known.pop(left, None)

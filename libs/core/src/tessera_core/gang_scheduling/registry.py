@@ -42,6 +42,11 @@ class GangBundle(Struct, frozen=True, kw_only=True):
         return ", ".join(dict.fromkeys(members.gang.key for members in self.gangs))
 
     @property
+    def terms(self) -> tuple[Gang, ...]:
+        """What its objects say: with others, a search may find what the last one did not."""
+        return tuple(members.gang for members in self.gangs)
+
+    @property
     def together(self) -> bool:
         """Whether its pods have to wait for each other; also where nobody can say yet."""
         return any(each.gang.together or each.gang.problem for each in self.gangs)

@@ -182,7 +182,7 @@ class Occupancy:
         return WaitingRow(
             namespace=pod.namespace, name=pod.name, uid=pod.uid, created=pod.created,
             dialects=pod.dialects, parts=pod.parts,
-            reason=answer.reason if answer is not None else pod.reason,
+            reason=pod.reason if answer is None else answer.reason or pod.reason,
             remedy=answer.remedy if answer is not None else "",
         )  # fmt: skip
 
