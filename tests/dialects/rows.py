@@ -94,8 +94,7 @@ SYSTEMS: Final = (
             "there is no node lock: the Binding is one write": "H1 H2",
             "MIG instances are left alone": "L2 L4 L5 L6 L7 L8 L10",
             "CPU and memory are kube-scheduler's": "M2",
-            "gangs are not offered: pods are placed one by one": "N2 N3 N4 N5 N9",
-            "queues are not offered": "O1 O2 O3",
+            "shares of queues order gangs; pods of no gang are held to caps alone": "N4",
         },
     ),
     System(
@@ -119,7 +118,6 @@ SYSTEMS: Final = (
             "reservations are not offered": "G9",
             "weights of resources in a score are not configured": "G10",
             "usage is measured by our own hook": "J12",
-            "ElasticQuota is not read: see docs/quota.md for what lends": "O7 O8 O9 O10 P2",
         },
     ),
     System(
