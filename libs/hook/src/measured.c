@@ -73,6 +73,12 @@ static void trim(struct tessera_card_usage *shared, const struct tessera_card_li
     __atomic_store_n(&shared->gain_permille, (uint32_t)gain, __ATOMIC_RELAXED);
 }
 
+/* The first measurement tells of all that ran so far, if the agent was there from the beginning: a new agent's
+ * begins far above what was debited. Then nothing is left of what slices made too long until now. */
+static int is_whole(const struct tessera_card_limit *entry, uint64_t debited) {
+    return entry->measured_ns && entry->measured_ns <= debited && debited <= LONGEST;
+}
+
 /* Debited by the time of the measurement: what has been counted since then is taken off again. */
 static void balance(struct ts_card *card, const struct tessera_card_limit *entry) {
     struct tessera_card_usage *shared = card->shared;
@@ -80,13 +86,14 @@ static void balance(struct ts_card *card, const struct tessera_card_limit *entry
     if (entry->measured_at_ns <= from || !take(&shared->balance_at_ns, from, entry->measured_at_ns))
         return;
     uint64_t debited = ts_get(shared->gpu_ns) - ts_gained(card, since < ABSURD ? since : 0);
+    int whole = !from && is_whole(entry, debited);
     int64_t owed = (int64_t)(entry->measured_ns - shared->balance_measured_ns) - (int64_t)(debited - shared->balance_gpu_ns);
-    if (!from || since >= ABSURD || owed > APART || owed < -APART) {
+    if ((!from && !whole) || since >= ABSURD || owed > APART || owed < -APART) {
         shared->balance_measured_ns = entry->measured_ns;
         shared->balance_gpu_ns = debited;
         return;
     }
-    int64_t part = owed / (ts_get(shared->longest_ns) > COARSE ? PART_OF_COARSE : PART_OF_FINE);
+    int64_t part = whole ? owed : owed / (ts_get(shared->longest_ns) > COARSE ? PART_OF_COARSE : PART_OF_FINE);
     uint32_t rate = __atomic_load_n(&card->rate_permille, __ATOMIC_RELAXED);
     int64_t room = ts_bucket_room(shared, rate); /* what would overflow is given back another time */
     if (rate < 1000 && part < -room)

@@ -80,6 +80,28 @@ TEST(eight_processes_of_kernels_of_seconds_do_not_starve, NULL, "clock=virtual p
     run(t, 2, 480, 4);
 }
 
+/* All begin at once, and a process's first launches run among those of the fifteen others: what the agent measured
+ * first makes good what they were debited too much. */
+TEST(sixteen_processes_that_begin_together_have_their_share_soon, NULL, "clock=virtual participants=17") {
+    struct tenant t[4];
+    int good = 1;
+    for (int i = 0; i < 4; i++)
+        t[i] = (struct tenant){.cores = 25, .kernel_ns = 20 * MS, .processes = 4};
+    tenants_start(t, 4, 11);
+    for (int look = 0; look < 20; look++) {
+        sim_sleep(500 * MS);
+        for (int i = 0; i < 4; i++)
+            tenant_limits(i, &t[i], tenant_busy(&t[i]));
+    }
+    for (int i = 0; i < 4; i++) {
+        double share = (double)tenant_busy(&t[i]) / (double)(10000 * MS) * 100;
+        fprintf(stderr, "    tenant %d: %.2f of 25 %% in the first 10 seconds\n", i, share);
+        good &= share > 16;
+    }
+    CHECK(good);
+    tenants_end(t, 4);
+}
+
 /* Time slices of brothers, and of neighbours while the card is not full, must not be taken for a short launch's
  * own time. */
 TEST(four_processes_of_short_kernels_keep_to_the_limit, NULL, "clock=virtual participants=5") {
