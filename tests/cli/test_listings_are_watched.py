@@ -172,8 +172,15 @@ async def test_a_tenant_watches_its_namespace_alone(tmp_path: Path, tessera: Tes
     assert came == "pod/next"
 
 
+@pytest.mark.timeout(60)
 async def test_a_name_without_a_row_is_an_error(tmp_path: Path, tessera: Tessera) -> None:
     async with a_cluster(tmp_path, tessera) as cluster:
-        ran = await cluster.run("nodes", "gpu-9", "-w")
-    assert (ran.status, ran.out) == (1, "")
-    assert 'nodes "gpu-9" not found' in ran.err
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tessera_cli", "nodes", "gpu-9", "-w",
+            f"--kubeconfig={cluster.server.kubeconfig}",
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={"HOME": str(tmp_path), "LC_ALL": "C.UTF-8"},
+        )  # fmt: skip
+        out, err = await process.communicate()
+    assert (process.returncode, out) == (1, b"")
+    assert b'nodes "gpu-9" not found' in err

@@ -17,7 +17,7 @@ from tests.deploy.manifests import kubectl
 
 PLUGIN = Path(sys.executable).with_name(KUBECTL_PLUGIN)
 K9S: dict[str, dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parents[2] / "examples/k9s/plugins.yaml").read_text(encoding="utf-8")
+    (Path(__file__).parents[2] / "deploy/k9s/plugins.yaml").read_text(encoding="utf-8")
 )["plugins"]
 
 
