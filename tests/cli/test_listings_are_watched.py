@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tessera_cli.listings.columns import GrowingTable
-from tessera_cli.listings.listing import ListedRow
+from tessera_cli.listings.listed_rows import ListedRow
 from tessera_cli.listings.tables import PodRow
 from tessera_cli.listings.watch import RowChanges
 from tessera_cli.screen import Screen

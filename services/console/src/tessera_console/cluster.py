@@ -14,8 +14,13 @@ from tessera_console.objects import KnownObjects, PlanView, QuotaView, read_plan
 from tessera_console.settings import ConsoleSettings
 from tessera_core.occupancy.rows import NodeRow
 from tessera_runtime.background import running_in_background
-from tessera_runtime.bus.api import Message
-from tessera_runtime.informers.cluster_feed import ClusterFeed, NodeFeed, PodFeed
+from tessera_runtime.informers.cluster_feed import (
+    ClusterFeed,
+    NodeFeed,
+    PodFeed,
+    receive_states,
+    receive_usage,
+)
 from tessera_runtime.informers.installed_kinds import ACCELERATOR_QUOTAS, watch_when_installed
 from tessera_runtime.informers.pods import LIVING
 from tessera_runtime.kube import paths
@@ -97,7 +102,7 @@ class ConsoleCluster:
 
     async def run(self) -> None:
         """Follow everything, until cancelled."""
-        cluster = self._environment.settings.bus.cluster
+        cluster, bus = self._environment.settings.bus.cluster, self._environment.bus
         async with asyncio.TaskGroup() as group:
             group.create_task(self._nodes.run(), name="node watcher")
             await self._nodes.synced.wait()
@@ -108,8 +113,8 @@ class ConsoleCluster:
             plans = self._reflector(ListWatch(PLANS, read_plan), self.plans)
             group.create_task(self._when_installed(quotas), name="quota watcher")
             group.create_task(self._when_installed(plans), name="plan watcher")
-            group.create_task(self._states(), name="device states")
-            group.create_task(self._usage(cluster), name="usage")
+            group.create_task(receive_states(bus, self.feed), name="device states")
+            group.create_task(receive_usage(bus, cluster, self.feed), name="usage")
             for kind in KINDS:
                 subject = f"{subjects.ROOT}.{cluster}.{kind}.>"
                 group.create_task(self._log(subject), name=f"events of {kind}")
@@ -121,17 +126,6 @@ class ConsoleCluster:
         environment = self._environment
         look_s, settled = environment.settings.look_s, asyncio.Event()
         await watch_when_installed(environment.kube, reflector, look_s, settled)
-
-    async def _states(self) -> None:
-        async with self._environment.bus.watch(subjects.DEVICES_BUCKET) as states:
-            async for state in states:
-                if isinstance(state, Message):
-                    self.feed.take_state(state)
-
-    async def _usage(self, cluster: str) -> None:
-        async with self._environment.bus.subscribe(subjects.usage(cluster, "*")) as messages:
-            async for message in messages:
-                self.feed.take_usage(message, self._now())
 
     async def _log(self, subject: str) -> None:
         async with self._environment.bus.subscribe(subject) as messages:

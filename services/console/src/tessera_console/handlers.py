@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 import msgspec
@@ -109,11 +110,11 @@ class ConsoleHandlers:
         )
         self.streaming += 1
         try:
-            await response.prepare(request)
-            streams(request)
-            await self._send(request, response, view)
-        except (NotSignedIn, RightsUnknown, TimeoutError, ConnectionError):
-            pass  # the page connects again, and is answered why not
+            # The page connects again, and is answered why not.
+            with suppress(NotSignedIn, RightsUnknown, TimeoutError, ConnectionError):
+                await response.prepare(request)
+                streams(request)
+                await self._send(request, response, view)
         finally:
             self.streaming -= 1
         return response

@@ -10,20 +10,16 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from tessera_console.settings import RightsSettings
 from tessera_runtime.errors import TesseraError
-from tessera_runtime.kube.api import Kube, Verb
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.authorization import Caller, may, owner_of
 from tessera_schema.annotation_keys import GROUP
-from tessera_schema.json_codec import decoder
-
-_OWNERS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
-_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-_encode: Final = msgspec.json.Encoder().encode
 
 
 class NotSignedIn(Exception):
@@ -68,37 +64,9 @@ class ConsoleCaller(Struct, frozen=True, kw_only=True):
     scope: CallerScope
 
 
-class _User(Struct, frozen=True):
-    username: str = ""
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: dict[str, tuple[str, ...]] = {}
-
-
-class _TokenStatus(Struct, frozen=True):
-    authenticated: bool = False
-    user: _User = _User()
-
-
-class _TokenReview(Struct, frozen=True):
-    status: _TokenStatus = _TokenStatus()
-
-
-class _AccessStatus(Struct, frozen=True):
-    allowed: bool = False
-
-
-class _AccessReview(Struct, frozen=True):
-    status: _AccessStatus = _AccessStatus()
-
-
-_token: Final = decoder(_TokenReview)
-_access: Final = decoder(_AccessReview)
-
-
 class _Known(Struct):
     until: float
-    user: _User | None
+    user: Caller | None
     scope: CallerScope | None = None
     about: frozenset[str] = frozenset()
     """The namespaces that the scope is about."""
@@ -150,14 +118,12 @@ class Rights:
             self._known.popitem(last=False)
         return known
 
-    async def _owner(self, token: str) -> _User | None:
-        answer = await self._review(_OWNERS, "authentication.k8s.io", "TokenReview", {
-            "token": token
-        })  # fmt: skip
-        status = _token(answer).status
-        return status.user if status.authenticated else None
+    async def _owner(self, token: str) -> Caller | None:
+        self.reviews += 1
+        async with self._turns:
+            return await owner_of(self._kube, token)
 
-    async def _scope(self, user: _User, about: frozenset[str]) -> CallerScope:
+    async def _scope(self, user: Caller, about: frozenset[str]) -> CallerScope:
         pods, quotas, plans, decides = await self._allowed(user, [
             ("list", "", "pods", ""), ("list", GROUP, "acceleratorquotas", ""),
             ("list", GROUP, "rebalanceplans", ""), ("patch", GROUP, "rebalanceplans", ""),
@@ -172,7 +138,7 @@ class Rights:
             plans=plans, decides=decides, unasked=0 if pods else len(about) - len(known),
         )  # fmt: skip
 
-    async def _allowed(self, user: _User, attempts: list[tuple[str, str, str, str]]) -> list[bool]:
+    async def _allowed(self, user: Caller, attempts: list[tuple[str, str, str, str]]) -> list[bool]:
         """For each verb, group, resource and namespace. Raises as `Kube.call` does."""
         tasks: list[asyncio.Task[bool]] = []
         try:
@@ -184,20 +150,11 @@ class Rights:
             raise failed.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def _may(self, user: _User, verb: str, group: str, resource: str, where: str) -> bool:
+    async def _may(self, user: Caller, verb: str, group: str, resource: str, where: str) -> bool:
         about = {"verb": verb, "group": group, "resource": resource, "namespace": where}
-        spec = {
-            "user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra,
-            "resourceAttributes": about,
-        }  # fmt: skip
-        answer = await self._review(_REVIEWS, "authorization.k8s.io", "SubjectAccessReview", spec)
-        return _access(answer).status.allowed
-
-    async def _review(self, path: str, group: str, kind: str, spec: dict[str, Any]) -> bytes:
         self.reviews += 1
-        body = _encode({"apiVersion": f"{group}/v1", "kind": kind, "spec": spec})
         async with self._turns:
-            return await self._kube.call(Verb.POST, path, body=body)
+            return await may(self._kube, user, about)
 
 
 def _where(names: Iterable[str], allowed: Iterable[bool]) -> frozenset[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from random import Random
 from typing import NoReturn
 
@@ -126,7 +126,7 @@ class Scheduler:
         self.gangs = open_gangs(
             settings.gangs, registry=registry, ledger=self.ledger, in_flight=self.in_flight,
             leadership=self.leadership, clock=clock, schedulers=settings.webhook.schedulers,
-            gates=self._gate_opener(),
+            gates=self._gates,
         )  # fmt: skip
         self.gang_statuses = open_gang_statuses(
             environment, self.gangs, self.leadership, self.metrics.registry
@@ -275,7 +275,8 @@ class Scheduler:
         self._export()
         self._subscribe()
 
-    def _gate_opener(self) -> GateOpener:
+    @cached_property
+    def _gates(self) -> GateOpener:
         environment = self._environment
         return GateOpener(environment.kube, self.leadership, self.retry_queue, environment.recorder)
 
@@ -284,7 +285,7 @@ class Scheduler:
         registry, clock, pod_events = self.registry, self.monotonic_clock, self._pod_events
         parts = (self.gangs, self.preemption, self.gang_statuses)
         followers = [each for each in parts if each is not None]
-        left = () if self.gangs is not None else (LeftGates(self._gate_opener()),)
+        left = () if self.gangs is not None else (LeftGates(self._gates),)
         nodes_read = asyncio.Event()
         reflectors = ReflectorFactory(
             kube=environment.kube, settings=settings.ledger, calls=settings.kube,

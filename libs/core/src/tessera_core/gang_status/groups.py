@@ -73,6 +73,12 @@ class StatusGroup(Struct, frozen=True):
         items = found if isinstance(found, list) else ()
         return tuple(each for each in items if isinstance(each, dict))
 
+    def status_with(self, phase: str, counts: Mapping[str, int]) -> dict[str, Any]:
+        """The status with another phase and other counts; a count of 0 that it does not have is
+        left out."""
+        kept = {name: n for name, n in counts.items() if n or name in self.status}
+        return {**self.status, "phase": phase, **kept}
+
     def of(self, origin: GangOrigin) -> StatusGroup:
         """The same as an object of that system."""
         return replace(self, origin=origin)

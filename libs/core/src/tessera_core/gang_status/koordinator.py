@@ -40,16 +40,11 @@ def koordinator_phase(group: StatusGroup, counts: PodCounts) -> str:
 def koordinator_status(group: StatusGroup, counts: PodCounts, now: str) -> dict[str, Any]:
     """The whole status as it should be; `now` is RFC 3339."""
     phase = koordinator_phase(group, counts)
-    status: dict[str, Any] = {**group.status, "phase": phase}
     numbers = {
-        "scheduled": counts.scheduled,
-        "running": counts.running,
-        "succeeded": counts.succeeded,
+        "scheduled": counts.scheduled, "running": counts.running, "succeeded": counts.succeeded,
         "failed": counts.failed,
-    }
-    for name, number in numbers.items():
-        if number or name in status:
-            status[name] = number
+    }  # fmt: skip
+    status = group.status_with(phase, numbers)
     if phase == SCHEDULING and not status.get("scheduleStartTime"):
         status["scheduleStartTime"] = now
     return status

@@ -43,15 +43,10 @@ def volcano_status(
     phase = volcano_phase(group, counts, unschedulable=gang.unschedulable)
     if phase == PENDING and may_enter:
         phase = INQUEUE
-    status: dict[str, Any] = {**group.status, "phase": phase}
     numbers = {
-        "running": counts.running,
-        "succeeded": counts.succeeded,
-        "failed": counts.failed,
-    }
-    for name, number in numbers.items():
-        if number or name in status:
-            status[name] = number
+        "running": counts.running, "succeeded": counts.succeeded, "failed": counts.failed,
+    }  # fmt: skip
+    status = group.status_with(phase, numbers)
     conditions = _conditions(group, counts, gang, now)
     if conditions:
         status["conditions"] = conditions

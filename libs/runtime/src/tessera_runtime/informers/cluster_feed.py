@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import islice
-from typing import Final
+from typing import Final, NoReturn
 
 import msgspec
 
@@ -16,7 +16,7 @@ from tessera_core.registry.registry import DialectRegistry
 from tessera_core.reports.agents import AgentReports, ReceivedReport
 from tessera_core.reports.doubts import Doubt, Doubts
 from tessera_core.reports.usage import counting
-from tessera_runtime.bus.api import Message
+from tessera_runtime.bus.api import Bus, Message
 from tessera_runtime.kube.reflector import WatchEventType
 from tessera_schema import subjects
 from tessera_schema.messages.device_reports import NodeUsage
@@ -164,6 +164,24 @@ class ClusterFeed:
     def _doubt(self, node: str, doubt: Doubt, what: str) -> None:
         del node, doubt, what
         self.doubted += 1
+
+
+async def receive_states(bus: Bus, feed: ClusterFeed) -> NoReturn:
+    """Give the feed the cards' states that agents report, for ever."""
+    async with bus.watch(subjects.DEVICES_BUCKET) as states:
+        async for state in states:
+            if isinstance(state, Message):
+                feed.take_state(state)
+    raise AssertionError("a watch never ends")
+
+
+async def receive_usage(bus: Bus, cluster: str, feed: ClusterFeed) -> NoReturn:
+    """Give the feed what agents of the cluster measure, for ever."""
+    now = asyncio.get_running_loop().time
+    async with bus.subscribe(subjects.usage(cluster, "*")) as messages:
+        async for message in messages:
+            feed.take_usage(message, now())
+    raise AssertionError("a subscription never ends")
 
 
 class NodeFeed:

@@ -11,11 +11,9 @@ from msgspec.structs import replace
 
 from tessera_cli.bus_connection import check, served_by
 from tessera_runtime.background import running_in_background
-from tessera_runtime.bus.api import Bus, Message
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.settings import BusSettings
-from tessera_runtime.informers.cluster_feed import ClusterFeed
-from tessera_schema import subjects
+from tessera_runtime.informers.cluster_feed import ClusterFeed, receive_states, receive_usage
 
 NATS_OPTIONS: Final = {
     "url": "--nats", "cluster": "--nats-cluster", "user": "--nats-user",
@@ -49,8 +47,8 @@ async def receiving(bus: BusSettings, feed: ClusterFeed) -> AsyncGenerator[None]
     feed.serves(served)
     async with (
         open_bus(replace(bus, cluster=served), "cli", "top") as opened,
-        running_in_background(_states(opened, feed), "device states"),
-        running_in_background(_usage(opened, served, feed), "usage"),
+        running_in_background(receive_states(opened, feed), "device states"),
+        running_in_background(receive_usage(opened, served, feed), "usage"),
     ):
         yield
 
@@ -71,19 +69,3 @@ async def settle_on(feed: ClusterFeed, nodes: Callable[[], Iterable[str]]) -> No
     while True:
         feed.settle(_AT_ONCE, nodes())
         await asyncio.sleep(_PAUSE_S)
-
-
-async def _states(bus: Bus, feed: ClusterFeed) -> NoReturn:
-    async with bus.watch(subjects.DEVICES_BUCKET) as states:
-        async for state in states:
-            if isinstance(state, Message):
-                feed.take_state(state)
-    raise AssertionError("a watch never ends")
-
-
-async def _usage(bus: Bus, cluster: str, feed: ClusterFeed) -> NoReturn:
-    now: Callable[[], float] = asyncio.get_running_loop().time
-    async with bus.subscribe(subjects.usage(cluster, "*")) as messages:
-        async for message in messages:
-            feed.take_usage(message, now())
-    raise AssertionError("a subscription never ends")

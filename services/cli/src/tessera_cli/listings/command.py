@@ -16,7 +16,7 @@ from tessera_cli.text import print_notice
 
 if TYPE_CHECKING:
     from tessera_cli.cluster_state.card_source import CardSource
-    from tessera_cli.listings.listing import ListingView
+    from tessera_cli.listings.listed_rows import ListingView
 
     Commands = argparse._SubParsersAction[Any]
 
@@ -75,7 +75,7 @@ def _common(
 
 
 def _list(options: argparse.Namespace) -> int:
-    from tessera_cli.listings.listing import ListingView
+    from tessera_cli.listings.listed_rows import ListingView
 
     pods = options.what == "pods"
     view = ListingView(
@@ -100,18 +100,21 @@ def _source(options: argparse.Namespace, *, pods: bool) -> CardSource:
 def _once(options: argparse.Namespace, source: CardSource, view: ListingView) -> int:
     from tessera_cli.cluster_state import documents
     from tessera_cli.cluster_state.card_source import read_cards
-    from tessera_cli.listings import columns, listing
+    from tessera_cli.listings import columns, listed_rows
 
     feed = asyncio.run(read_cards(source))
     for notice in feed.notices:
         print_notice(notice)
-    heads, rows = listing.heads(view), listing.named(view, listing.rows(feed.occupancy, view))
+    heads, rows = (
+        listed_rows.heads(view),
+        listed_rows.named(view, listed_rows.rows(feed.occupancy, view)),
+    )
     if not rows and options.output in (forms.TABLE, forms.WIDE):
         sys.stderr.write("No resources found\n")
         return 0
     cells = [row.cells for row in rows]
     forms.put(
-        options, documents.encoded(listing.document(view, rows)), (row.name for row in rows),
+        options, documents.encoded(listed_rows.document(view, rows)), (row.name for row in rows),
         lambda to: columns.print_columns(to, heads, cells),
     )  # fmt: skip
     return 0

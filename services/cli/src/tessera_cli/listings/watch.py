@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from tessera_cli import forms
 from tessera_cli.cluster_state import bus_reader, documents
 from tessera_cli.cluster_state.card_source import CardSource, following
-from tessera_cli.listings import columns, listing
-from tessera_cli.listings.listing import ListedRow, ListingView
+from tessera_cli.listings import columns, listed_rows
+from tessera_cli.listings.listed_rows import ListedRow, ListingView
 from tessera_cli.screen import console
 from tessera_cli.settings import registry
 from tessera_cli.text import print_notice
@@ -59,7 +59,7 @@ class RowChanges:
 async def watch(source: CardSource, view: ListingView, options: argparse.Namespace) -> NoReturn:
     """Print rows for ever. Raises as `following` does, and NotListed for a name without a row."""
     feed, loop = ClusterFeed(registry(None)), asyncio.get_running_loop()
-    heads = listing.heads(view)
+    heads = listed_rows.heads(view)
     changes, put = RowChanges(heads), _printer(options, heads)
     first = feed.occupancy.node_names if source.bus is None else tuple
     async with following(source, feed, first):
@@ -67,11 +67,11 @@ async def watch(source: CardSource, view: ListingView, options: argparse.Namespa
             await bus_reader.until_reported(feed, source.wait_s)
         for notice in feed.notices:
             print_notice(notice)
-        put(changes.take(listing.named(view, listing.rows(feed.occupancy, view))))
+        put(changes.take(listed_rows.named(view, listed_rows.rows(feed.occupancy, view))))
         while True:
             await asyncio.sleep(TICK_S)
             feed.occupancy.expire(loop.time())
-            put(changes.take(listing.rows(feed.occupancy, view)))
+            put(changes.take(listed_rows.rows(feed.occupancy, view)))
 
 
 def _printer(
@@ -89,7 +89,9 @@ def _printer(
                     gone = {"deleted": True} if row.cells[status] == DELETED else {}
                     sys.stdout.write("---\n" if form == forms.YAML else "")
                     sys.stdout.flush()
-                    forms.put_document(form, documents.encoded(listing.row_document(row) | gone))
+                    forms.put_document(
+                        form, documents.encoded(listed_rows.row_document(row) | gone)
+                    )
             case forms.NAME:
                 sys.stdout.writelines(f"{row.name}\n" for row in rows)
             case _:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from tessera_runtime.errors import ApiNotFound
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
-from tessera_scheduler.http.authorization import Caller
+from tessera_runtime.kube.authorization import Caller
 from tessera_schema.json_codec import decoder
 
 _CONFIG: Final = paths.in_core("kube-system", "configmaps", "extension-apiserver-authentication")

@@ -20,9 +20,9 @@ from tessera_runtime import logs
 from tessera_runtime.errors import ApiExpired, ApiNotFound, ApiRefused, TesseraError
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
+from tessera_runtime.kube.authorization import Caller
 from tessera_runtime.metrics import MetricsRegistry as Metrics
 from tessera_scheduler.explain.explanation import Explainer
-from tessera_scheduler.http.authorization import Caller
 from tessera_scheduler.visibility import tables
 from tessera_scheduler.visibility.discovery import DOCUMENTS
 from tessera_scheduler.visibility.front_proxy import NOBODY, FrontProxy

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_runtime.kube.api import Kube
-from tessera_scheduler.http.authorization import Caller, may
+from tessera_runtime.kube.authorization import Caller, may
 
 REMEMBERED: Final = 4096
 """Answers that are remembered, about 100 bytes each; the oldest is forgotten first."""

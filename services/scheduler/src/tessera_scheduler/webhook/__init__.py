@@ -17,9 +17,9 @@ from tessera_runtime.clock import Clock
 from tessera_runtime.http import server
 from tessera_runtime.http.tls import TlsSettings, open_tls
 from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.authorization import own_name
 from tessera_runtime.kube.create_or_update import retry_until_answered
 from tessera_runtime.metrics import MetricsRegistry as Metrics
-from tessera_scheduler.http.authorization import own_name
 from tessera_scheduler.webhook.certificates import open_certificates
 from tessera_scheduler.webhook.handler import Webhook
 from tessera_scheduler.webhook.namespaces import NamespacePolicies

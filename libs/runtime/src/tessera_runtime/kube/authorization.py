@@ -14,6 +14,7 @@ from tessera_runtime.kube.api import Kube, Verb
 from tessera_schema.json_codec import decoder
 
 _SELF: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+_OWNER: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 _log = logs.named("tessera.scheduler.access")
@@ -36,6 +37,15 @@ class _SelfReview(Struct, frozen=True):
     status: _Self = _Self()
 
 
+class _TokenStatus(Struct, frozen=True):
+    authenticated: bool = False
+    user: Caller = Caller()
+
+
+class _TokenReview(Struct, frozen=True):
+    status: _TokenStatus = _TokenStatus()
+
+
 class _AccessStatus(Struct, frozen=True):
     allowed: bool = False
 
@@ -45,6 +55,7 @@ class _AccessReview(Struct, frozen=True):
 
 
 _self_review = decoder(_SelfReview)
+_token_review = decoder(_TokenReview)
 _access_review = decoder(_AccessReview)
 
 
@@ -56,6 +67,15 @@ async def own_name(kube: Kube) -> str:
     except (ApiRefused, msgspec.DecodeError) as e:
         _log.warning("own name not known", problem=str(e))
         return ""
+
+
+async def owner_of(kube: Kube, token: str) -> Caller | None:
+    """Whose bearer token it is; None for nobody's. Raises Transient, ApiForbidden where this
+    process may not ask, msgspec.DecodeError."""
+    spec = {"token": token}
+    body = await _review(kube, _OWNER, "authentication.k8s.io/v1", "TokenReview", spec)
+    status = _token_review(body).status
+    return status.user if status.authenticated else None
 
 
 async def may(kube: Kube, caller: Caller, action: Mapping[str, str]) -> bool:
