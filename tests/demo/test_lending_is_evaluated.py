@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tessera_demo import resize_act
-from tessera_demo.lending_samples import CounterPair, Shares, Turn, lending_promises, turns
+from tessera_demo.acts import resizing
+from tessera_demo.acts.lending_samples import CounterPair, Shares, Turn, lending_promises, turns
 
 SHARES = Shares(owner=50, borrower=30)
 STEP_S = 0.02
@@ -41,7 +41,7 @@ def test_both_directions_are_found_and_hold() -> None:
     assert [turn.wakes for turn in seen] == [True, False]
     promises = lending_promises(seen, SHARES, slack=10)
     assert all(promise.kept for promise in promises)
-    assert "neighbour 95 % before, 50 % after" in promises[1].text
+    assert "neighbour 95 % before, 50 % after" in promises[1].measured
 
 
 def test_a_card_has_no_more_than_it_has() -> None:
@@ -64,7 +64,7 @@ def test_a_card_has_no_more_than_it_has() -> None:
 def test_what_was_not_so_is_reported(borrower: Callable[[float], float], kept: list[bool]) -> None:
     promises = lending_promises(turns(samples(9.5, by_turns, borrower)), SHARES, slack=10)
     assert [promise.kept for promise in promises] == kept
-    assert all(promise.but for promise in promises if not promise.kept)
+    assert all(promise.measured for promise in promises if not promise.kept)
 
 
 def test_one_good_turn_is_enough() -> None:
@@ -99,4 +99,4 @@ def test_a_live_resize_is_what_the_driver_answered(
     answers: list[tuple[int, int]],
     kept: bool,  # noqa: FBT001  (a parameter of the table)
 ) -> None:
-    assert resize_act.resize_promise(said(*answers), (3000, 5000, 3500)).kept is kept
+    assert resizing.resize_promise(said(*answers), (3000, 5000, 3500)).kept is kept

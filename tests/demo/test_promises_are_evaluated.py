@@ -6,14 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from tessera_demo import promises
 from tessera_demo.observations import Observations
 from tessera_demo.promises import Evidence, Inside, Promise
-from tessera_demo.report import requested_amounts
 from tessera_demo.scenario import Scenario, name_of
-from tessera_demo.trace_tree import tree
+from tessera_demo.screens.pod_table import requested_amounts
 from tessera_embedded.collector import Collected
 from tessera_schema.cards import MIB
 from tessera_schema.grants import GRANT_KEY, Grant, Share, encode_grant
@@ -121,7 +119,7 @@ def test_a_container_without_evidence_breaks_its_promises(
 ) -> None:
     found = evidence(a_grant(), inside=inside)
     held = promise(found, "n/p c is held by the hook")
-    assert (held.kept, held.but) == (False, but)
+    assert (held.kept, held.measured) == (False, but)
     assert not promise(found, "n/p c sees 1024 MiB").kept
     assert not promise(found, "out-of-memory").kept
 
@@ -136,7 +134,7 @@ def test_a_pod_that_runs_without_a_grant_does_not_run_as_promised() -> None:
     del found.seen.pods["n/p"]["metadata"]["annotations"][GRANT_KEY]
     (runs,) = (p for p in promises.check_promises(found) if p.text == "n/p runs")
     assert not runs.kept
-    assert "no grant" in runs.but
+    assert "no grant" in runs.measured
 
 
 def test_a_pod_is_measured_enough_after_some_intervals() -> None:
@@ -165,21 +163,6 @@ def spans(count: int, *, processes: int) -> list[Collected]:
 def test_a_trace_needs_spans_of_several_processes(count: int, processes: int, kept: bool) -> None:  # noqa: FBT001  (a parameter of the table)
     found = evidence(a_grant(), trace=spans(count, processes=processes))
     assert promise(found, "one trace").kept is kept
-
-
-def test_a_trace_is_drawn_as_a_tree() -> None:
-    first, second, third = spans(3, processes=1)
-    lines = tree([first, replace(second, failed=True), replace(third, parent="0")])
-    assert lines == [
-        "└─ span 0  +0 ms, 1.0 ms  (s 0)",
-        "   ├─ span 1  +1 ms, 1.0 ms  (s 0) FAILED",
-        "   └─ span 2  +2 ms, 1.0 ms  (s 0)",
-    ]
-
-
-def test_a_span_whose_parent_never_came_is_displayed_all_the_same() -> None:
-    (line,) = tree([replace(spans(1, processes=1)[0], parent="lost")])
-    assert line.startswith("└─ span 0")
 
 
 def test_the_wire_form_of_a_pod_is_what_is_evaluated() -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import os
 import sys
 import traceback
@@ -20,9 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-import msgspec
-
-from tessera_cli import forms, kubeconfig, screen
+from tessera_cli import forms, kubeconfig
 from tessera_cli.check.command import check_parser
 from tessera_cli.completion import PROGRAM, candidates, completion_parser
 from tessera_cli.errors import USAGE_ERROR, CommandError, NoDemo, UsageError
@@ -31,7 +28,7 @@ from tessera_cli.listings.command import listing_parsers
 from tessera_cli.place.command import place_parser
 from tessera_cli.plan.command import plan_parser
 from tessera_cli.report.command import report_parser
-from tessera_cli.text import print_notice, printable
+from tessera_cli.text import printable
 from tessera_cli.top.command import top_parser
 from tessera_schema.version import VERSION
 
@@ -40,10 +37,7 @@ KUBECTL_PLUGIN: Final = "kubectl-tessera"
 BAD_INPUT: Final = 1
 PIPE_CLOSED: Final = 141
 INTERRUPTED: Final = 130
-_SIGNALLED: Final = 128
 """And the signal's number, as shells have it."""
-ALL_KEPT: Final = 0
-BROKEN: Final = 2
 _DEBUG: Final = "TESSERA_DEBUG"
 
 if TYPE_CHECKING:
@@ -150,6 +144,7 @@ def _demo_parser(commands: Commands) -> None:
         description="Start a small control plane, NATS, the services and simulated nodes, "
         "create pods of every dialect, and show what becomes of them. Nothing stays afterwards.",
     )
+    command.add_argument("--checks", action="store_true", help="list every check at the end")
     command.add_argument(
         "--json", action="store_true", help="print JSON, in the form of place -o json"
     )
@@ -202,33 +197,10 @@ def _quota_parser(commands: Commands) -> None:
 
 def _demo(options: argparse.Namespace) -> int:
     try:
-        from tessera_demo import report, run
-        from tessera_demo.interruption import Interrupted
+        from tessera_demo import command
     except ModuleNotFoundError as e:
         raise NoDemo(e.name or "tessera_demo") from e
-
-    def answer(outcome: run.DemoOutcome) -> None:
-        if options.json:
-            found = report.document(
-                outcome.stage, outcome.evidence, outcome.promises, outcome.took_s
-            )
-            sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
-            sys.stdout.buffer.flush()
-            for promise in outcome.promises:
-                if not promise.kept:
-                    print_notice(f"BROKEN {promise.text}: {promise.but}")
-            return
-        console = screen.console(sized=sys.stdout.isatty())
-        report.show(console, outcome.evidence, outcome.promises, outcome.took_s)
-
-    logging.getLogger("tessera").addHandler(
-        logging.NullHandler()
-    )  # `print_notice` says what matters
-    play = run.play(os.environ, print_notice, answer, kill=options.kill, keep=options.keep)
-    try:
-        return ALL_KEPT if asyncio.run(play) else BROKEN
-    except Interrupted as e:
-        return _SIGNALLED + e.number
+    return command.run(options, os.environ)
 
 
 def _events(options: argparse.Namespace) -> int:

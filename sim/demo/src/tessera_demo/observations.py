@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 from msgspec import Struct
 
+from tessera_cli.event_lines import as_line
 from tessera_demo.scenario import name_of
+from tessera_kubelet.background import open_tasks
 from tessera_runtime import logs
-from tessera_runtime.bus.api import Bus
+from tessera_runtime.bus.api import Bus, Message
+from tessera_runtime.informers.cluster_feed import ClusterFeed, NodeFeed, PodFeed
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.reflector import ListWatch, Reflector, WatchEventType
@@ -22,6 +26,12 @@ from tessera_schema.subjects import ROOT
 log = logs.named("tessera.demo")
 
 Json = Mapping[str, Any]
+LAST_EVENTS: Final = 5
+"""Events of the bus that are remembered as lines."""
+_MANY: Final = frozenset({"usage", "hint"})
+"""Messages that come all the time, and say little."""
+_CLOCK: Final = 10
+"""Characters of a line before its words: the time of the day."""
 
 
 class ObservedUse(Struct):
@@ -63,6 +73,8 @@ class Observations:
         self.measured: dict[tuple[str, str], ObservedUse] = {}
         """(pod's uid, container) -> use."""
         self.messages: list[ObservedMessage] = []
+        self.events: deque[str] = deque(maxlen=LAST_EVENTS)
+        """The last events of the bus, a line each."""
         self.warnings: list[str] = []
         self._more = asyncio.Event()
 
@@ -103,6 +115,11 @@ class Observations:
                 self._measure(use)
         self.ring()
 
+    def remember(self, message: Message) -> None:
+        """Remember it as a line, unless such messages come all the time."""
+        if message.subject.split(".")[3] not in _MANY:
+            self.events.append(as_line(message)[_CLOCK:])
+
     def steps(self, uid: str) -> list[str]:
         """The steps of a pod's allocation that were published, in order, each once."""
         mine = (t for t in self.messages if f".{uid}." in t.subject)
@@ -126,11 +143,27 @@ async def follow_pods(kube: Kube, kubeconfig: str, seen: Observations) -> NoRetu
     await Reflector(kube, watched, seen, settings=settings).run()
 
 
-async def follow_messages(bus: Bus, cluster: str, seen: Observations) -> None:
-    """Keep `seen` up to date with the bus."""
+async def follow_cards(kube: Kube, kubeconfig: str, feed: ClusterFeed) -> None:
+    """Keep the feed up to date with the nodes and pods of the API server."""
+    settings = KubeSettings(kubeconfig=kubeconfig, retry_most_s=1)
+    nodes = Reflector(kube, ListWatch(paths.NODES, feed.node), NodeFeed(feed), settings=settings)
+    pods = Reflector(kube, ListWatch(paths.PODS, feed.pod), PodFeed(feed), settings=settings)
+    async with open_tasks() as tasks:
+        tasks.create_task(nodes.run(), name="nodes")
+        await nodes.synced.wait()
+        await pods.run()
+
+
+async def follow_messages(bus: Bus, cluster: str, seen: Observations, feed: ClusterFeed) -> None:
+    """Keep `seen` and the feed up to date with the bus."""
+    now = asyncio.get_running_loop().time
+    feed.serves(cluster)
     async with bus.subscribe(f"{ROOT}.{cluster}.>") as messages:
         async for message in messages:
             try:
                 seen.on_message(message.subject, message.envelope.type, message.data)
+                seen.remember(message)
             except msgspec.DecodeError as e:
                 log.warning("message not readable", subject=message.subject, why=str(e))
+            if message.subject.split(".")[3] == "usage":
+                feed.take_usage(message, now())

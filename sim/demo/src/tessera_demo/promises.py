@@ -31,10 +31,21 @@ too high until it has learnt who else is on the card."""
 class Promise(Struct, frozen=True):
     """A promise, and whether it was seen to be kept."""
 
+    name: str
+    """Of the check: the kind of promise, then pod and container. No other check has this name."""
     text: str
     kept: bool
-    but: str = ""
-    """What was seen instead."""
+    measured: str = ""
+    """What was seen, or measured."""
+    brief: str = ""
+    """What the closing screen says of it in a few words; empty = nothing."""
+    seconds: float = 0
+    """From the beginning of the play until it was seen to be kept, or decided that it is not."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of promise."""
+        return self.name.partition(" ")[0]
 
 
 class Inside(Struct, frozen=True, kw_only=True):
@@ -149,10 +160,13 @@ def check_promises(evidence: Evidence) -> list[Promise]:
 
 def _runs(seen: Observations, name: str, made: Mapping[str, Grant]) -> Promise:
     pod = seen.pods.get(name)
-    but = "it is not there" if pod is None else _status(pod)
-    if name not in made:
-        but += ", and it has no grant"
-    return Promise(f"{name} runs", runs(seen, name) and name in made, but)
+    measured = "it is not there" if pod is None else _status(pod)
+    kept = runs(seen, name) and name in made
+    if kept:
+        measured = f"on {made[name].node}"
+    elif name not in made:
+        measured += ", and it has no grant"
+    return Promise(f"runs {name}", f"{name} runs", kept, measured)
 
 
 def _status(pod: Mapping[str, Any]) -> str:
@@ -169,7 +183,8 @@ def shared(made: Mapping[str, Grant]) -> Promise:
     both = [
         f"{card} on {node}: {', '.join(sorted(d))}" for (node, card), d in on.items() if len(d) > 1
     ]
-    return Promise("pods of two dialects share a card", bool(both), "no card has two")
+    measured = "; ".join(both) or "no card has two"
+    return Promise("sharing", "pods of two dialects share a card", bool(both), measured)
 
 
 def _waits(evidence: Evidence, name: str) -> Promise:
@@ -180,15 +195,17 @@ def _waits(evidence: Evidence, name: str) -> Promise:
     numbers = any(ch.isdecimal() for reason in each for ch in reason.message)
     why = "for its team's quota" if name == BEYOND_QUOTA else "for memory"
     return Promise(
+        f"waits {name}",
         f"{name} waits {why}, and is told so in numbers",
         bool(waits(evidence.seen, name)) and wanted and numbers,
-        f"{waits(evidence.seen, name)} {[(r.reason, r.message) for r in each]}",
+        "; ".join((waits(evidence.seen, name), *dict.fromkeys(r.message for r in each))),
     )
 
 
 def _refused(seen: Observations, name: str) -> Promise:
     words = seen.refused.get(name, "")
     return Promise(
+        f"refused {name}",
         f"{name} is refused, with field, value and remedy",
         "vcuda-core" in words and "150" in words,
         words or "it was created",
@@ -213,14 +230,21 @@ def _memory(who: str, grant: Grant, container: str, found: Inside) -> list[Promi
     total = sum(card["total_mib"] for card in cards)
     over = [card["over_result"] for card in cards]
     return [
-        Promise(f"{who} is held by the hook", not found.unlike, found.unlike),
-        Promise(f"{who} sees {mib:g} MiB", bool(cards) and total == mib, f"it saw {total}"),
         Promise(
+            f"hook {who}", f"{who} is held by the hook", not found.unlike,
+            found.unlike or "the hook's files are in it",
+        ),
+        Promise(
+            f"memory {who}", f"{who} sees {mib:g} MiB", bool(cards) and total == mib,
+            f"it saw {total}",
+        ),
+        Promise(
+            f"beyond {who}",
             f"{who} gets CUDA's out-of-memory beyond them",
             bool(over) and set(over) == {OUT_OF_MEMORY},
             f"the driver answered {over}",
         ),
-    ]
+    ]  # fmt: skip
 
 
 def _cores(seen: Observations, who: str, grant: Grant, container: str) -> list[Promise]:
@@ -231,6 +255,7 @@ def _cores(seen: Observations, who: str, grant: Grant, container: str) -> list[P
     used = seen.measured.get((grant.uid, container), ObservedUse())
     return [
         Promise(
+            f"cores {who}",
             f"{who} is busy and held to {cores:g} % of a card",
             0 < used.cores_percent <= cores + SLACK_POINTS,
             f"it was seen to use {used.cores_percent:.1f} %",
@@ -242,11 +267,13 @@ def _published(seen: Observations, name: str) -> Promise:
     pod = seen.pods.get(name)
     steps = seen.steps(pod["metadata"]["uid"]) if pod else []
     published = bool(steps)  # any of them: a process that is killed takes messages with it
-    return Promise(f"the bus told of {name}", published, "it told nothing")
+    measured = ", ".join(steps) or "it told nothing"
+    return Promise(f"bus {name}", f"the bus told of {name}", published, measured)
 
 
 def _traced(trace: Sequence[Collected]) -> Promise:
     processes = {(span.service, span.process) for span in trace}
     kept = len(trace) >= SPANS and len(processes) > 1
     text = f"one trace of {SPANS} spans or more over several processes"
-    return Promise(text, kept, f"{len(trace)} spans of {len(processes)} processes")
+    measured = f"{len(trace)} spans of {len(processes)} processes"
+    return Promise("trace", text, kept, measured)

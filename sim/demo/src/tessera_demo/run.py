@@ -9,9 +9,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -21,24 +22,26 @@ from tessera_cli.explain.explanations import NotExplained, read_explanation
 from tessera_cli.kubeconfig import ClusterTarget
 from tessera_core.registry.registry import load
 from tessera_demo import promises as evaluating
-from tessera_demo import report
+from tessera_demo.acts.lending import play_lending
+from tessera_demo.acts.plans import play_plans
+from tessera_demo.acts.quota import path_of, play_quota
 from tessera_demo.api_objects import insist
 from tessera_demo.console import start_console
 from tessera_demo.containers import inside
 from tessera_demo.interruption import endings
-from tessera_demo.lending_act import play_lending
-from tessera_demo.observations import Observations, follow_messages, follow_pods
-from tessera_demo.plans_act import play_plans
-from tessera_demo.promises import Evidence, Promise
-from tessera_demo.quota_act import path_of, play_quota
-from tessera_demo.scenario import REFUSED, WAITS, Scenario, name_of, read_scenario
+from tessera_demo.observations import Observations, follow_cards, follow_messages, follow_pods
+from tessera_demo.progress import Progress
+from tessera_demo.promises import Evidence, Inside, Promise
+from tessera_demo.scenario import DIALECTS, REFUSED, WAITS, Scenario, name_of, read_scenario
 from tessera_demo.stage import CLUSTER, HARD, DemoStage, open_stage, until
 from tessera_embedded.collector import Collected
 from tessera_embedded.node.open import SOCKET
 from tessera_kubelet.background import open_tasks
+from tessera_runtime import dialect_config
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.errors import ApiRefused, TesseraError
+from tessera_runtime.informers.cluster_feed import ClusterFeed
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Verb
 from tessera_schema.annotation_keys import CARDS_PREFIX, TRACE_KEY
@@ -63,10 +66,13 @@ class DemoOutcome(Struct, frozen=True):
     """What the demo found."""
 
     stage: DemoStage
+    progress: Progress
     evidence: Evidence
     promises: list[Promise]
     took_s: float
-    """Seconds from the first wait for the services to the last promise."""
+    """Seconds from the beginning to the last promise."""
+    stays: bool
+    """Whether everything goes on until somebody ends it."""
 
     @property
     def all_hold(self) -> bool:
@@ -74,33 +80,48 @@ class DemoOutcome(Struct, frozen=True):
         return all(p.kept for p in self.promises)
 
 
+class Audience(Protocol):
+    """For people or programs: what they get of the play."""
+
+    def say(self, text: str) -> None:
+        """Something begins, or is to be known."""
+
+    def watching(self, progress: Progress) -> AbstractAsyncContextManager[None]:
+        """The time while it plays."""
+
+    def answer(self, outcome: DemoOutcome) -> None:
+        """What was found; all of it still runs."""
+
+
 async def play(
-    environ: Mapping[str, str],
-    say: Callable[[str], None],
-    answer: Callable[[DemoOutcome], None],
-    *,
-    kill: bool = False,
-    keep: bool = False,
+    environ: Mapping[str, str], audience: Audience, *, kill: bool = False, keep: bool = False
 ) -> bool:
-    """Play the demo; `answer` gets what was found while all of it still runs. True when every
-    promise was kept. With `kill` each process is killed once in the middle, with `keep` all stays
-    until interrupted. Raises errors.Refused, and ending.Interrupted."""
+    """Play the demo. True when every promise was kept. With `kill` each process is killed once in
+    the middle, with `keep` all stays until interrupted. Raises errors.Refused, and
+    ending.Interrupted."""
+    scene, loop = read_scenario(), asyncio.get_running_loop()
+    feed = ClusterFeed(await asyncio.to_thread(dialect_config.load, DIALECTS))
+    progress = Progress(scene, feed, loop.time)
+
+    def say(text: str) -> None:
+        progress.step(text)
+        audience.say(text)
+
     with endings(say) as ending:
-        hook = await asyncio.to_thread(build_hook, say)
-        scene = read_scenario()
-        async with _open_folder() as folder:
-            _check_length(folder, scene)
-            async with open_stage(folder, scene, hook, environ, say) as stage:
-                if keep:
-                    say(f"console: {await start_console(stage)}")
-                outcome = await _act(stage, say, kill=kill)
-                answer(outcome)
-                if keep:
-                    for line in report.stays(stage):
-                        say(line)
-                    await ending.wished()
-                say("ending everything")
-                return outcome.all_hold
+        async with AsyncExitStack() as watched:
+            await watched.enter_async_context(audience.watching(progress))
+            hook = await asyncio.to_thread(build_hook, say)
+            async with _open_folder() as folder:
+                _check_length(folder, scene)
+                async with open_stage(folder, scene, hook, environ, say) as stage:
+                    outcome = await _act(stage, progress, say, kill=kill, keep=keep)
+                    await watched.aclose()
+                    audience.answer(outcome)
+                    if keep:
+                        await ending.wished()
+                    say("ending everything")
+                    return outcome.all_hold
+    raise AssertionError("a play has an outcome")
 
 
 @asynccontextmanager
@@ -153,28 +174,49 @@ def build_hook(say: Callable[[str], None]) -> Path:
     return source / "build"
 
 
-async def _act(stage: DemoStage, say: Callable[[str], None], *, kill: bool) -> DemoOutcome:
-    seen, began = Observations(), asyncio.get_running_loop().time()
+async def _act(
+    stage: DemoStage, progress: Progress, say: Callable[[str], None], *, kill: bool, keep: bool
+) -> DemoOutcome:
+    seen, feed = progress.seen, progress.feed
     bus_settings = BusSettings(url=stage.nats.url, cluster=CLUSTER, arrange=False)
     async with open_bus(bus_settings, "cli", "demo") as bus, open_tasks() as tasks:
-        tasks.create_task(follow_pods(stage.kube, str(stage.kubeconfig), seen), name="pods")
-        tasks.create_task(follow_messages(bus, CLUSTER, seen), name="news")
+        kubeconfig = str(stage.kubeconfig)
+        tasks.create_task(follow_pods(stage.kube, kubeconfig, seen), name="pods")
+        tasks.create_task(follow_cards(stage.kube, kubeconfig, feed), name="cards")
+        tasks.create_task(follow_messages(bus, CLUSTER, seen, feed), name="messages")
 
         async def disturb() -> None:
             if kill:
                 await _kill(stage, say)
 
+        if keep:
+            progress.console = await start_console(stage)
+            say(f"console: {progress.console}")
         await _up(stage, seen, say)
+        noting = tasks.create_task(_note(stage, progress), name="checks")
         await _create(stage, seen, say, disturb)
         await _create_opt_in(stage, seen, say, disturb)
         await _wait_for_samples(stage, seen, say)
         evidence = await _gather(stage, seen)
-        promises = [*evaluating.check_promises(evidence), *await play_quota(stage, seen)]
+        noting.cancel()
+        promises = progress.decided(evaluating.check_promises(evidence))
+        promises += progress.decided(await play_quota(stage, seen))
+        promises += progress.decided(await play_lending(stage, seen, say, disturb))
+        promises += progress.decided([evaluating.shared(evaluating.grants(seen))])
+        promises += progress.decided(await play_plans(stage, seen, say, disturb))
+    return DemoOutcome(stage, progress, evidence, promises, progress.elapsed_s, keep)
 
-        promises += await play_lending(stage, seen, say, disturb)
-        promises.append(evaluating.shared(evaluating.grants(seen)))
-        promises += await play_plans(stage, seen, say, disturb)
-    return DemoOutcome(stage, evidence, promises, asyncio.get_running_loop().time() - began)
+
+async def _note(stage: DemoStage, progress: Progress) -> NoReturn:
+    """See every second which of the first act's promises hold."""
+    while True:
+        await asyncio.sleep(1)
+        inside = await _all_inside(stage, progress.seen)
+        evidence = Evidence(
+            scene=stage.scene, seen=progress.seen, explained={}, hooked=_hooked(), inside=inside,
+            traced="", trace=(),
+        )  # fmt: skip
+        progress.note(evaluating.check_promises(evidence))
 
 
 async def _up(stage: DemoStage, seen: Observations, say: Callable[[str], None]) -> None:
@@ -286,25 +328,33 @@ async def _wait_for_samples(
 
 
 async def _gather(stage: DemoStage, seen: Observations) -> Evidence:
-    scene: Scenario = stage.scene
     explained = {}
-    vendors = load().vendors.values()
-    hooked = frozenset(vendor.name for vendor in vendors if vendor.hooked)
     for name in sorted(WAITS):
         namespace, _, short = name.partition("/")
         explained[name] = await _explained(stage, namespace, short)
-    found = {}
-    for grant in evaluating.grants(seen).values():
-        folder = stage.node_folder(grant.node)
-        for container in evaluating.hooked_containers(grant, hooked):
-            one = await asyncio.to_thread(inside, folder, grant.uid, container)
-            found[grant.uid, container] = one
+    found = await _all_inside(stage, seen)
     await asyncio.sleep(1)  # the last spans are on their way
     traced, trace = _trace(stage, seen)
     return Evidence(
-        scene=scene, seen=seen, explained=explained, hooked=hooked, inside=found, traced=traced,
-        trace=trace,
+        scene=stage.scene, seen=seen, explained=explained, hooked=_hooked(), inside=found,
+        traced=traced, trace=trace,
     )  # fmt: skip
+
+
+async def _all_inside(stage: DemoStage, seen: Observations) -> dict[tuple[str, str], Inside]:
+    found = {}
+    for grant in evaluating.grants(seen).values():
+        folder = stage.node_folder(grant.node)
+        for container in evaluating.hooked_containers(grant, _hooked()):
+            one = await asyncio.to_thread(inside, folder, grant.uid, container)
+            found[grant.uid, container] = one
+    return found
+
+
+@cache
+def _hooked() -> frozenset[str]:
+    """Vendors whose containers the hook holds."""
+    return frozenset(vendor.name for vendor in load().vendors.values() if vendor.hooked)
 
 
 async def _explained(stage: DemoStage, namespace: str, name: str) -> PodExplanation:

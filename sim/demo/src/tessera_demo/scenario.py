@@ -43,7 +43,7 @@ class Scenario(Struct, frozen=True):
     def all_nodes(self) -> list[str]:
         """Names of the scene's nodes, and of those that join later."""
         later = ("opt_in", "lending", "plans")
-        acts = (yaml.safe_load(_file(f"{act}.yaml"))["node"]["name"] for act in later)
+        acts = (yaml.safe_load(scene_text(f"{act}.yaml"))["node"]["name"] for act in later)
         return [*(node.name for node in self.nodes), *acts]
 
     @property
@@ -60,23 +60,26 @@ REFUSED = frozenset({"gpumanager/one-and-a-half"})
 BEYOND_QUOTA = "small-team/beyond-quota"
 
 
-def _file(name: str) -> str:
+def scene_text(name: str) -> str:
+    """A file of the folder `scene`."""
     return (files(__package__) / "scene" / name).read_text()
 
 
 def read_scenario() -> Scenario:
     """The scene of the package."""
     return Scenario(
-        nodes=msgspec.convert(yaml.safe_load(_file("nodes.yaml")), tuple[NodeDescription, ...]),
-        quotas=tuple(yaml.safe_load_all(_file("quota.yaml"))),
-        first_pods=tuple(yaml.safe_load_all(_file("pods.yaml"))),
+        nodes=msgspec.convert(
+            yaml.safe_load(scene_text("nodes.yaml")), tuple[NodeDescription, ...]
+        ),
+        quotas=tuple(yaml.safe_load_all(scene_text("quota.yaml"))),
+        first_pods=tuple(yaml.safe_load_all(scene_text("pods.yaml"))),
         opt_in=read_opt_in(),
     )
 
 
 def read_opt_in() -> OptInDialects:
     """The part of the dialects that have to be named."""
-    return msgspec.convert(yaml.safe_load(_file("opt_in.yaml")), OptInDialects)
+    return msgspec.convert(yaml.safe_load(scene_text("opt_in.yaml")), OptInDialects)
 
 
 def name_of(pod: Mapping[str, Any]) -> str:

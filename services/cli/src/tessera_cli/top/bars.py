@@ -42,8 +42,8 @@ def memory_bar(row: CardRow, width: int, glyphs: Glyphs) -> Text:
         said = f"{glyphs.broken} {'unhealthy' if row.published else 'not published'}"
         return Text(f"{said[:width]:{width}}", style=BROKEN)
     text = Text()
-    for cells, share in zip(_cells(row, width), row.shares, strict=False):
-        used = _used_cells(share, cells)
+    for cells, share in zip(share_cells(row, width), row.shares, strict=False):
+        used = used_cells(share, cells)
         text.append(glyphs.used * used, style=USED)
         text.append(glyphs.granted * (cells - used), style=GRANTED)
     text.append(glyphs.free * (width - len(text.plain)), style=FREE)
@@ -63,7 +63,7 @@ def card_mark(row: CardRow, glyphs: Glyphs) -> Text:
     return Text(_level(row.memory_bytes / (row.card.memory_bytes or 1), glyphs), style=GRANTED)
 
 
-def _cells(row: CardRow, width: int) -> list[int]:
+def share_cells(row: CardRow, width: int) -> list[int]:
     """Cells of each share, at least one, all of them at most `width`."""
     whole = row.card.memory_bytes or 1
     shares = row.shares[:width]
@@ -74,7 +74,8 @@ def _cells(row: CardRow, width: int) -> list[int]:
     return cells
 
 
-def _used_cells(share: ShareRow, cells: int) -> int:
+def used_cells(share: ShareRow, cells: int) -> int:
+    """How many of a share's cells its used memory fills."""
     use = share.measured
     if use is None or use.memory_bytes <= 0:
         return 0

@@ -69,11 +69,13 @@ def lending_promises(seen: Sequence[Turn], shares: Shares, slack: float) -> list
     returns = [turn for turn in seen if turn.wakes]
     return [
         _promise(
+            "lending grows",
             f"a busy container with {shares.borrower:g} % of a card grows beyond {left:g} % within "
             "a second of its neighbour's rest",
             gains, lambda turn: turn.borrower > left + slack,
         ),
         _promise(
+            "lending returns",
             f"it gives them back within a second of the launch of their owner, who has "
             f"{shares.owner:g} %",
             returns,
@@ -82,16 +84,23 @@ def lending_promises(seen: Sequence[Turn], shares: Shares, slack: float) -> list
     ]  # fmt: skip
 
 
-def _promise(text: str, seen: Sequence[Turn], kept: Callable[[Turn], bool]) -> Promise:
-    lines = [
+def _promise(
+    check: str, text: str, seen: Sequence[Turn], kept: Callable[[Turn], bool]
+) -> Promise:  # fmt: skip
+    best = next(filter(kept, seen), None)
+    if best is None:
+        words = "; ".join(map(_words, seen)) or "no turn was seen"
+        return Promise(check, text, kept=False, measured=words)
+    what = "its owner launched" if best.wakes else "a neighbour rested"
+    brief = f"{what}: {best.before:.0f} → {best.borrower:.0f} %"
+    return Promise(check, text, kept=True, measured=_words(best), brief=brief)
+
+
+def _words(turn: Turn) -> str:
+    return (
         f"neighbour {turn.before:.0f} % before, {turn.borrower:.0f} % after, owner "
         f"{turn.owner:.0f} %"
-        for turn in seen
-    ]
-    best = next((words for words, turn in zip(lines, seen, strict=True) if kept(turn)), "")
-    if best:
-        return Promise(f"{text} ({best})", kept=True)
-    return Promise(text, kept=False, but="; ".join(lines) or "no turn was seen")
+    )
 
 
 def _turn(samples: Sequence[CounterPair], at_s: float, *, wakes: bool) -> Turn | None:

@@ -43,7 +43,8 @@ async def play_resizing(
         why = await _refused(may_not, grant)
         seen = await _resized(stage, may, grant, say)
     text = f"{accounts.EDITOR}, who may not update pods/resize, is refused a live resize"
-    return [seen, Promise(text, "pods/resize" in why, why or "it was accepted")]
+    refused = Promise("resize refused", text, "pods/resize" in why, why or "it was accepted")
+    return [seen, refused]
 
 
 async def _refused(kube: Kube, grant: Grant) -> str:
@@ -86,8 +87,8 @@ def resize_promise(said: Sequence[Line], sizes: Sequence[int]) -> Promise:
         f"{_WORDS.get(int(line['result']), line['result'])} at {line['total_mib']} MiB"
         for line in said
     )
-    kept = _answers(said, sizes)
-    return Promise(f"{text} ({answers})" if kept else text, kept, "" if kept else answers)
+    brief = f"resized live {' → '.join(f'{mib}' for mib in sizes)} MiB"
+    return Promise("resize live", text, _answers(said, sizes), answers, brief=brief)
 
 
 def _answers(said: Sequence[Line], sizes: Sequence[int]) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,12 +24,12 @@ from tessera_core.hook.usage_counters import (
     record_at,
 )
 from tessera_demo import promises as evaluating
+from tessera_demo.acts.lending_samples import CounterPair, Shares, lending_promises, turns
+from tessera_demo.acts.resizing import play_resizing
 from tessera_demo.api_objects import insist
-from tessera_demo.lending_samples import CounterPair, Shares, lending_promises, turns
 from tessera_demo.observations import Observations
 from tessera_demo.promises import Promise
-from tessera_demo.resize_act import play_resizing
-from tessera_demo.scenario import name_of
+from tessera_demo.scenario import name_of, scene_text
 from tessera_demo.stage import DemoStage
 from tessera_embedded.node.settings import NodeDescription
 from tessera_runtime.kube import paths
@@ -54,8 +53,7 @@ class LendingAct(Struct, frozen=True):
 
 def read_act() -> LendingAct:
     """As the file next to the scene has it."""
-    text = (files(__package__) / "scene" / "lending.yaml").read_text()
-    return msgspec.convert(yaml.safe_load(text), LendingAct)
+    return msgspec.convert(yaml.safe_load(scene_text("lending.yaml")), LendingAct)
 
 
 async def play_lending(
@@ -80,7 +78,8 @@ async def play_lending(
             await seen.until(lambda: all(evaluating.runs(seen, name) for name in names))
             made = evaluating.grants(seen)
     if not all(name in made for name in names):
-        return [Promise("the pods of the second act run", kept=False, but="they did not in time")]
+        text, but = "the pods of the second act run", "they did not in time"
+        return [Promise("lending pods", text, kept=False, measured=but)]
     owner, borrower, resized = (made[name] for name in names)
     shares = Shares(*(evaluating.limits(g, "main")[1] for g in (owner, borrower)))
     async with asyncio.TaskGroup() as group:

@@ -54,7 +54,10 @@ async def _counted(stage: DemoStage, seen: Observations, quota: Mapping[str, Any
                 await asyncio.sleep(_LOOK_S)
     allowed = quota["spec"]["hard"]["cards"]
     text = f"the quota monitor counts {cards} of the {allowed} cards of namespace "
-    return Promise(text + meta["namespace"], used == f"{cards} cards", f"it counted {used}")
+    return Promise(
+        f"quota {meta['namespace']}", text + meta["namespace"], used == f"{cards} cards",
+        f"it counted {used}",
+    )  # fmt: skip
 
 
 async def _used(stage: DemoStage, path: str) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from importlib.resources import files
 from typing import Any, Final
 
 import yaml
@@ -19,6 +18,7 @@ from tessera_demo.api_objects import insist, remove
 from tessera_demo.observations import Observations
 from tessera_demo.processes import Program
 from tessera_demo.promises import Promise
+from tessera_demo.scenario import scene_text
 from tessera_demo.stage import DemoStage, python
 from tessera_embedded.node.settings import NodeDescription
 from tessera_kubelet.background import open_tasks
@@ -52,8 +52,7 @@ class PlansAct(Struct, frozen=True):
 
 def read_act() -> PlansAct:
     """As the file next to the scene has it."""
-    text = (files(__package__) / "scene" / "plans.yaml").read_text()
-    return convert(yaml.safe_load(text), PlansAct)
+    return convert(yaml.safe_load(scene_text("plans.yaml")), PlansAct)
 
 
 async def play_plans(
@@ -103,6 +102,7 @@ class Play:
     async def plan(self, halves: tuple[str, ...], waits: str, *, by_hand: bool) -> Promise:
         """One plan from the pod that waits to the pod that runs."""
         how = "by hand" if by_hand else "by policy"
+        check = f"plan {how.replace(' ', '-')}"
         text = f"a plan approved {how} moves a pod so that {waits}, which waits, fits"
         steps = [f"{name} did not run" for name in halves]
         with suppress(TimeoutError):
@@ -120,9 +120,10 @@ class Play:
                 steps = [f"plan {plan.metadata.name} is {plan.status.phase}"]
                 await self._runs(waits, *self._kept)
                 if plan.status.phase is PlanPhase.DONE:
-                    by = plan.spec.decided_by or how
-                    return Promise(f"{text} ({by}: {plan.spec.reason})", kept=True)
-        return Promise(text, kept=False, but="; ".join(steps))
+                    by, why = plan.spec.decided_by or how, plan.spec.reason
+                    brief = f"a plan moved a pod for {waits}: {why.rpartition('; ')[2]}"
+                    return Promise(check, text, kept=True, measured=f"{by}: {why}", brief=brief)
+        return Promise(check, text, kept=False, measured="; ".join(steps))
 
     async def end(self, *names: str) -> None:
         """Delete pods; nobody makes them again."""

@@ -1,0 +1,1 @@
+"""What the demo plays after its first pods: each act brings what it needs, and checks."""

@@ -1,0 +1,58 @@
+"""What people who read logs, and programs that read JSON, get of a play."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from tessera_cli import screen
+from tessera_cli.text import print_notice
+from tessera_cli.top.snapshot import glyphs_of
+from tessera_demo import report
+from tessera_demo.progress import Progress
+from tessera_demo.run import DemoOutcome
+from tessera_demo.screens.closing import check_lines, closing
+
+
+class LogAudience:
+    """A line on standard error for each step, then the closing screen."""
+
+    def __init__(self, to: screen.Screen, *, checks: bool) -> None:
+        """On this screen; `checks`: every check after it."""
+        self._to = to
+        self._checks = checks
+
+    def say(self, text: str) -> None:
+        """See `Audience.say`."""
+        print_notice(text)
+
+    @asynccontextmanager
+    async def watching(self, progress: Progress) -> AsyncGenerator[None]:
+        """See `Audience.watching`."""
+        del progress
+        yield
+
+    def answer(self, outcome: DemoOutcome) -> None:
+        """See `Audience.answer`."""
+        facts = report.closing_facts(outcome)
+        lines = closing(facts, self._to.width, glyphs_of(self._to))
+        for line in (*lines, *(check_lines(outcome.promises) if self._checks else ())):
+            self._to.print(line, soft_wrap=True)
+
+
+class JsonAudience(LogAudience):
+    """A line on standard error for each step, JSON on standard output."""
+
+    def answer(self, outcome: DemoOutcome) -> None:
+        """See `Audience.answer`."""
+        sys.stdout.buffer.write(msgspec.json.encode(report.document(outcome)) + b"\n")
+        sys.stdout.buffer.flush()
+        for promise in outcome.promises:
+            if not promise.kept:
+                print_notice(f"BROKEN {promise.text}: {promise.measured}")
+        if outcome.stays:
+            for line in report.next_lines(outcome):
+                print_notice(f"  {line}")
