@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 ##@ Try it
 
-demo: $(SYNCED) ## run everything here, on simulated cards (ARGS=--json, --checks, --kill, --keep)
+demo: $(SYNCED) ## run everything here, on simulated cards (ARGS=--plain, --json, --checks, --kill, --keep)
 	@.venv/bin/tessera demo $(ARGS)
 
 place: ARGS = -f examples

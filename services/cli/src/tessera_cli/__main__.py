@@ -146,6 +146,11 @@ def _demo_parser(commands: Commands) -> None:
     )
     command.add_argument("--checks", action="store_true", help="list every check at the end")
     command.add_argument(
+        "--plain", action="store_true",
+        help="print a line for each step instead of a full screen; so it is where the output is no "
+        "terminal",
+    )  # fmt: skip
+    command.add_argument(
         "--json", action="store_true", help="print JSON, in the form of place -o json"
     )
     command.add_argument(

@@ -1,10 +1,6 @@
-"""The console, where the demo stays: a page of what is on the stage."""
+"""The console: a page of what is on the stage, while the demo plays and stays."""
 
 from __future__ import annotations
-
-import asyncio
-
-import msgspec
 
 from tessera_demo.stage import CLUSTER, DemoStage, python, until
 
@@ -15,9 +11,8 @@ async def start_console(stage: DemoStage) -> str:
     await stage.programs.start("console", python("tessera_console"), {
         **stage.environment, "KUBECONFIG": str(stage.kubeconfig),
         "TESSERA_BUS_URL": stage.nats.url, "TESSERA_BUS_CLUSTER": CLUSTER,
-        "TESSERA_ACCESS": "open", "TESSERA_HTTP_PORT": "0",
+        "TESSERA_ACCESS": "open", "TESSERA_HTTP_PORT": str(stage.ports.console),
         "TESSERA_PROCESS_PORTS_FILE": str(ports), "TESSERA_HISTORY_EVERY_S": "2",
     })  # fmt: skip
     await until(stage.programs, ports.exists, "the console")
-    found: dict[str, int] = msgspec.json.decode(await asyncio.to_thread(ports.read_bytes))
-    return f"http://127.0.0.1:{found['http']}"
+    return f"http://127.0.0.1:{stage.ports.console}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
 from tessera_demo.observations import Observations
-from tessera_demo.promises import Promise
+from tessera_demo.promises import Inside, Promise
 from tessera_demo.scenario import Scenario
 from tessera_runtime.informers.cluster_feed import ClusterFeed
 
@@ -28,6 +28,8 @@ class Progress:
         """What was said, the last one at the end."""
         self.console = ""
         """The console's address; empty = it is not up."""
+        self.inside: Mapping[tuple[str, str], Inside] = {}
+        """What was seen in containers so far (`Evidence.inside`)."""
         self._clock = clock
         self._began = clock()
         self._kept: dict[str, float] = {}

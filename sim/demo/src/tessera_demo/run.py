@@ -189,9 +189,7 @@ async def _act(
             if kill:
                 await _kill(stage, say)
 
-        if keep:
-            progress.console = await start_console(stage)
-            say(f"console: {progress.console}")
+        tasks.create_task(_open_console(stage, progress, say), name="console's address")
         await _up(stage, seen, say)
         noting = tasks.create_task(_note(stage, progress), name="checks")
         await _create(stage, seen, say, disturb)
@@ -207,14 +205,21 @@ async def _act(
     return DemoOutcome(stage, progress, evidence, promises, progress.elapsed_s, keep)
 
 
+async def _open_console(
+    stage: DemoStage, progress: Progress, say: Callable[[str], None]
+) -> None:  # fmt: skip
+    progress.console = await start_console(stage)
+    say(f"console: {progress.console}")
+
+
 async def _note(stage: DemoStage, progress: Progress) -> NoReturn:
     """See every second which of the first act's promises hold."""
     while True:
         await asyncio.sleep(1)
-        inside = await _all_inside(stage, progress.seen)
+        progress.inside = await _all_inside(stage, progress.seen)
         evidence = Evidence(
-            scene=stage.scene, seen=progress.seen, explained={}, hooked=_hooked(), inside=inside,
-            traced="", trace=(),
+            scene=stage.scene, seen=progress.seen, explained={}, hooked=_hooked(),
+            inside=progress.inside, traced="", trace=(),
         )  # fmt: skip
         progress.note(evaluating.check_promises(evidence))
 

@@ -56,6 +56,7 @@ class StagePorts(Struct, frozen=True):
     webhook: int
     visibility: int
     status: int
+    console: int
 
 
 class NodeSurroundings(Struct, frozen=True):
@@ -157,7 +158,7 @@ async def open_stage(
     base = {name: environ[name] for name in _INHERITED if name in environ}
     base["TMPDIR"] = str(folder / "tmp")  # what a process that is killed leaves is removed with it
     async with AsyncExitStack() as stack:
-        ports = StagePorts(*stack.enter_context(reserved_ports(5)))
+        ports = StagePorts(*stack.enter_context(reserved_ports(6)))
         collector = await stack.enter_async_context(open_collector())
         nats = await stack.enter_async_context(open_nats(folder / "nats"))
         programs = await stack.enter_async_context(open_programs(folder / "logs", say))

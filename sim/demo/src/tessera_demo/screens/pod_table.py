@@ -122,7 +122,7 @@ def _widths(rows: Sequence[DemoPod], width: int) -> list[int]:
     if width < NARROW:
         measured = 20
         name = min(names, 18)
-        return [name, width - name - measured - 2 * _GAP, measured]
+        return [name, max(width - name - measured - 2 * _GAP, 5), measured]
     granted, measured = (27, 31) if width >= WIDE else (22, 11)
     name = min(names, 30 if width >= WIDE else 17)
     room = width - name - granted - measured - 3 * _GAP
