@@ -137,6 +137,10 @@ def test_it_ends_right_and_leaves_nothing(folder: Path, more: list[str]) -> None
     checks = msgspec.json.decode(answer)["checks"]
     assert [check for check in checks if not check["passed"]] == []
     assert any("the quota monitor counts" in check["promised"] for check in checks)
+    names = [check["name"] for check in checks]
+    assert len(set(names)) == len(names)
+    assert set(names) >= {"gangs whole", "gangs in-part", "best-effort leaves"}
+    assert all(check["measured"] and check["seconds"] > 0 for check in checks)
     assert {check["promised"] for check in checks} >= NAMED_FIRST
     assert pods.keys() >= SEEDS
     for name in SEEDS:

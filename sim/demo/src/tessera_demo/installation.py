@@ -1,6 +1,7 @@
 """What an installation applies in addition to the services: the definitions of Tessera's own
-objects and the policies, as `deploy/kustomize` has them. The component `vendor-plugins` is part of
-it: on some nodes the vendor's own plugin gives the cards, and writes on the pod that it did."""
+objects and the policies, as `deploy/kustomize` has them. The components `gangs` and
+`vendor-plugins` are part of it: gangs start whole, and on some nodes the vendor's own plugin gives
+the cards, and writes on the pod that it did."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from typing import Any, Final
 import yaml
 
 from tessera_demo.api_objects import insist
+from tessera_demo.scenario import scene_text
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 
@@ -28,8 +30,9 @@ _DEFINITIONS: Final = paths.in_group("apiextensions.k8s.io", "v1", "customresour
 
 
 async def install_definitions(kube: Kube) -> None:
-    """Create every definition. Raises ApiRefused."""
-    for definition in await asyncio.to_thread(_documents, "crds"):
+    """Create every definition, and that of Volcano's PodGroups. Raises ApiRefused."""
+    groups = yaml.safe_load(scene_text("podgroups.yaml"))
+    for definition in (*await asyncio.to_thread(_documents, "crds"), groups):
         await insist(kube, _DEFINITIONS, definition)
 
 

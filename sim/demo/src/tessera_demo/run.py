@@ -22,6 +22,8 @@ from tessera_cli.explain.explanations import NotExplained, read_explanation
 from tessera_cli.kubeconfig import ClusterTarget
 from tessera_core.registry.registry import load
 from tessera_demo import promises as evaluating
+from tessera_demo.acts.best_effort import play_best_effort
+from tessera_demo.acts.gangs import play_gangs
 from tessera_demo.acts.lending import play_lending
 from tessera_demo.acts.plans import play_plans
 from tessera_demo.acts.quota import path_of, play_quota
@@ -202,6 +204,8 @@ async def _act(
         promises += progress.decided(await play_lending(stage, seen, say, disturb))
         promises += progress.decided([evaluating.shared(evaluating.grants(seen))])
         promises += progress.decided(await play_plans(stage, seen, say, disturb))
+        promises += progress.decided(await play_gangs(stage, seen, say, disturb))
+        promises += progress.decided(await play_best_effort(stage, seen, say))
     return DemoOutcome(stage, progress, evidence, promises, progress.elapsed_s, keep)
 
 

@@ -42,7 +42,7 @@ class Scenario(Struct, frozen=True):
     @property
     def all_nodes(self) -> list[str]:
         """Names of the scene's nodes, and of those that join later."""
-        later = ("opt_in", "lending", "plans")
+        later = ("opt_in", "lending", "plans", "gangs")
         acts = (yaml.safe_load(scene_text(f"{act}.yaml"))["node"]["name"] for act in later)
         return [*(node.name for node in self.nodes), *acts]
 

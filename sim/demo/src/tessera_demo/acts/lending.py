@@ -7,23 +7,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import yaml
 from msgspec import Struct
 
-from tessera_core.hook.records import uuid_key
-from tessera_core.hook.usage_counters import (
-    NOTHING,
-    SIZE,
-    UsageCounters,
-    is_of,
-    read_counters,
-    record_at,
-)
 from tessera_demo import promises as evaluating
+from tessera_demo.acts.counters import counter_pairs
 from tessera_demo.acts.lending_samples import CounterPair, Shares, lending_promises, turns
 from tessera_demo.acts.resizing import play_resizing
 from tessera_demo.api_objects import insist
@@ -37,7 +28,6 @@ from tessera_schema.grants import Grant
 
 SLACK: Final = 10.0
 """Percent of a card."""
-_LOOK_S: Final = 0.02
 _SEEN_S: Final = 120.0
 """Seconds for both pods to run, and for both directions to be seen."""
 
@@ -95,28 +85,9 @@ async def _watched(
     promises = lending_promises((), shares, SLACK)
     until = loop.time() + _SEEN_S
     while loop.time() < until and not all(promise.kept for promise in promises):
-        for _ in range(25):
-            await asyncio.sleep(_LOOK_S)
-            one = await asyncio.to_thread(_counters, stage, owner)
-            other = await asyncio.to_thread(_counters, stage, borrower)
-            samples.append(CounterPair(loop.time(), one.launches, one.gpu_ns, other.gpu_ns))
+        samples += await counter_pairs(stage, owner, borrower)
         promises = lending_promises(turns(samples), shares, SLACK)
     return promises
-
-
-def _counters(stage: DemoStage, grant: Grant) -> UsageCounters:
-    """What the container's hook has counted on its card."""
-    folder = stage.agent_folder(grant.node) / "containers" / grant.uid / "main"
-    return _counted(folder / "usage", grant.shares[0].card)
-
-
-def _counted(usage: Path, card: str) -> UsageCounters:
-    with suppress(OSError), usage.open("rb") as file:
-        file.seek(record_at(0))  # it holds one card
-        data = file.read(SIZE)
-        if is_of(data, uuid_key(card)):
-            return read_counters(data)
-    return NOTHING
 
 
 def _namespace(pod: Mapping[str, Any]) -> str:

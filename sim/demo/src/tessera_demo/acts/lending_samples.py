@@ -47,19 +47,29 @@ class Shares(NamedTuple):
     borrower: float
 
 
-def turns(samples: Sequence[CounterPair]) -> list[Turn]:
-    """Every turn of the owner that was seen long enough before and after."""
+def rests(samples: Sequence[CounterPair]) -> list[tuple[float | None, float | None]]:
+    """When the owner's rests began and ended, with its launches; None = that was not seen."""
     launched = [b.at_s for a, b in pairwise(samples) if b.launches != a.launches]
     if not launched:
         return []
     ends = [samples[0].at_s, *launched, samples[-1].at_s]
-    rests = [(a, b) for a, b in pairwise(ends) if b - a >= _REST_S]
-    moments = [
-        *((end, True) for _, end in rests if end in launched),
-        *((begin, False) for begin, _ in rests if begin in launched),
+    known = set(launched)
+    return [
+        (a if a in known else None, b if b in known else None)
+        for a, b in pairwise(ends)
+        if b - a >= _REST_S
     ]
-    found = (_turn(samples, at_s, wakes=wakes) for at_s, wakes in sorted(moments))
-    return [turn for turn in found if turn is not None]
+
+
+def turns(samples: Sequence[CounterPair]) -> list[Turn]:
+    """Every turn of the owner that was seen long enough before and after."""
+    found = rests(samples)
+    moments = [
+        *((end, True) for _, end in found if end is not None),
+        *((begin, False) for begin, _ in found if begin is not None),
+    ]
+    each = (_turn(samples, at_s, wakes=wakes) for at_s, wakes in sorted(moments))
+    return [turn for turn in each if turn is not None]
 
 
 def lending_promises(seen: Sequence[Turn], shares: Shares, slack: float) -> list[Promise]:
@@ -104,17 +114,17 @@ def _words(turn: Turn) -> str:
 
 
 def _turn(samples: Sequence[CounterPair], at_s: float, *, wakes: bool) -> Turn | None:
-    before = _between(samples, at_s - _WINDOW_S, at_s)
-    after = _between(samples, at_s + _LATER_S, at_s + _LATER_S + _WINDOW_S)
+    before = card_time(samples, at_s - _WINDOW_S, at_s)
+    after = card_time(samples, at_s + _LATER_S, at_s + _LATER_S + _WINDOW_S)
     if before is None or after is None:
         return None
     return Turn(wakes, before[1], borrower=after[1], owner=after[0])
 
 
-def _between(
+def card_time(
     samples: Sequence[CounterPair], from_s: float, to_s: float
 ) -> tuple[float, float] | None:
-    """GPU time of owner and borrower, percent of the card; None where that was not seen whole.
+    """GPU time of owner and other, percent of the card; None where that was not seen whole.
 
     What hooks count of a card that is busy throughout may add up to more than the card has
     (docs/hook.md). Then each had its part of the whole.
