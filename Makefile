@@ -86,7 +86,8 @@ lock: $(MADE) ## bring requirements.lock up to date (ARGS=--upgrade: with newer 
 		$(foreach member,$(MEMBERS),--no-emit-package tessera-$(notdir $(member))) -o requirements.lock $(ARGS)
 	sh deploy/images/lock.sh
 
-pictures: $(SYNCED) ## draw the console's pictures in docs/pictures again (needs Chromium)
+pictures: $(SYNCED) ## make docs/pictures again: a demo is played and recorded, the console drawn (needs Chromium)
+	.venv/bin/python -m tests.demo.pictures docs/pictures
 	.venv/bin/python -m tests.console.pictures docs/pictures
 
 ##@ Check

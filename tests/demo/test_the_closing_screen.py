@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
@@ -12,6 +14,7 @@ from tessera_demo.screens.card_bars import dialect_bar, node_lines
 from tessera_demo.screens.closing import MOST_LINES, check_lines, closing
 from tessera_demo.screens.palette import marks
 from tessera_demo.screens.pod_table import pod_rows, table
+from tessera_demo.screens.svg import as_svg
 from tessera_demo.screens.waterfall import in_brief, waterfall
 from tests.demo.closing_scene import CAPTURES, WIDTHS, a_trace, an_evidence, captured, facts, nodes
 
@@ -108,3 +111,12 @@ def test_checks_are_listed_by_what_they_promise() -> None:
     lines = [line.plain for line in check_lines([FAILED, other, replace(FAILED, name="memory x")])]
     failed = "FAILED it sees 3000 MiB: it saw 0"
     assert lines == ["memory", failed, failed, "runs", "ok     hami/serving runs: on gpu-1"]
+
+
+def test_a_picture_of_it_needs_nothing_from_elsewhere() -> None:
+    found = as_svg(closing(facts(), 140, BLOCKS), 140, "make demo")
+    assert "checks&#160;passed" in found
+    assert set(re.findall(r"https?://[^\"' )]+", found)) == {
+        "http://www.w3.org/2000/svg", "https://www.textualize.io",
+    }  # fmt: skip
+    assert len(found) < 200 * 1024

@@ -144,6 +144,9 @@ def _demo_parser(commands: Commands) -> None:
         description="Start a small control plane, NATS, the services and simulated nodes, "
         "create pods of every dialect, and show what becomes of them. Nothing stays afterwards.",
     )
+    command.add_argument(
+        "--pictures", type=Path, metavar="FOLDER", help="write its screens as SVG files there"
+    )
     command.add_argument("--checks", action="store_true", help="list every check at the end")
     command.add_argument(
         "--plain", action="store_true",

@@ -22,7 +22,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     """Play it; the exit status. Raises errors.Refused."""
     logging.getLogger("tessera").addHandler(logging.NullHandler())  # notices say what matters
     to = screen.console(sized=sys.stdout.isatty())
-    audience = _kind(options)(to, checks=options.checks)
+    audience = _kind(options)(to, checks=options.checks, pictures=options.pictures)
     playing = play(environ, audience, kill=options.kill, keep=options.keep)
     try:
         return _ALL_KEPT if asyncio.run(playing) else _BROKEN

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Final, NoReturn
 
 from rich.console import Group
@@ -13,11 +14,10 @@ from rich.live import Live
 
 from tessera_cli import screen
 from tessera_cli.top.snapshot import glyphs_of
+from tessera_demo import report
 from tessera_demo.audience import LogAudience
 from tessera_demo.progress import Progress
-from tessera_demo.promises import Evidence
-from tessera_demo.screens.picture import PlayedMoment, picture
-from tessera_demo.screens.pod_table import pod_rows
+from tessera_demo.screens.picture import picture
 from tessera_runtime.background import running_in_background
 
 _TICK_S: Final = 0.5
@@ -27,9 +27,9 @@ _TICK_S: Final = 0.5
 class LiveAudience(LogAudience):
     """Draws twice a second while the demo plays."""
 
-    def __init__(self, to: screen.Screen, *, checks: bool) -> None:
-        """On this terminal; `checks`: every check after the closing screen."""
-        super().__init__(to, checks=checks)
+    def __init__(self, to: screen.Screen, *, checks: bool, pictures: Path | None) -> None:
+        """See `LogAudience`."""
+        super().__init__(to, checks=checks, pictures=pictures)
         self._drawing = False
 
     def say(self, text: str) -> None:
@@ -56,25 +56,7 @@ class LiveAudience(LogAudience):
         glyphs = glyphs_of(self._to)
         while True:
             width, height = self._to.size
-            lines = picture(moment(progress), (width, height), glyphs)
+            lines = picture(report.moment(progress), (width, height), glyphs)
             with suppress(OSError):
                 live.update(Group(*lines), refresh=True)
             await asyncio.sleep(_TICK_S)
-
-
-def moment(progress: Progress) -> PlayedMoment:
-    """What is drawn of the play now."""
-    feed, seen = progress.feed, progress.seen
-    feed.settle()
-    evidence = Evidence(
-        scene=progress.scene, seen=seen, explained={}, hooked=(), inside=progress.inside,
-        traced="", trace=(),
-    )  # fmt: skip
-    created = {*seen.pods, *seen.refused}
-    return PlayedMoment(
-        step=progress.steps[-1] if progress.steps else "starting",
-        elapsed_s=progress.elapsed_s, passed=progress.passed, promised=progress.promised,
-        console=progress.console, expected=[node.name for node in progress.scene.nodes],
-        nodes=feed.occupancy.rows(),
-        pods=[row for row in pod_rows(evidence) if row.name in created], events=list(seen.events),
-    )  # fmt: skip

@@ -9,10 +9,12 @@ from typing import Any
 from tessera_cli.place.json_output import number
 from tessera_demo.containers import container_record
 from tessera_demo.observations import ObservedUse
+from tessera_demo.progress import Progress
 from tessera_demo.promises import Evidence, Promise, grants
 from tessera_demo.run import DemoOutcome
 from tessera_demo.scenario import name_of
 from tessera_demo.screens.closing import ClosingFacts
+from tessera_demo.screens.picture import PlayedMoment
 from tessera_demo.screens.pod_table import pod_rows
 from tessera_demo.stage import DemoStage
 from tessera_schema.grants import Grant
@@ -43,6 +45,24 @@ def closing_facts(outcome: DemoOutcome) -> ClosingFacts:
         promises=outcome.promises, took_s=outcome.took_s, nodes=feed.occupancy.rows(),
         pods=pod_rows(evidence), traced=evidence.traced, trace=evidence.trace,
         next=next_lines(outcome),
+    )  # fmt: skip
+
+
+def moment(progress: Progress) -> PlayedMoment:
+    """What is drawn of the play now."""
+    feed, seen = progress.feed, progress.seen
+    feed.settle()
+    evidence = Evidence(
+        scene=progress.scene, seen=seen, explained={}, hooked=(), inside=progress.inside,
+        traced="", trace=(),
+    )  # fmt: skip
+    created = {*seen.pods, *seen.refused}
+    return PlayedMoment(
+        step=progress.steps[-1] if progress.steps else "starting",
+        elapsed_s=progress.elapsed_s, passed=progress.passed, promised=progress.promised,
+        console=progress.console, expected=[node.name for node in progress.scene.nodes],
+        nodes=feed.occupancy.rows(),
+        pods=[row for row in pod_rows(evidence) if row.name in created], events=list(seen.events),
     )  # fmt: skip
 
 
