@@ -1,7 +1,8 @@
 """Gangs of 8 through a real kube-scheduler against the same pods alone, in turn in one run.
 
 `single` and `gangs` are Tessera with gangs switched on: the first with pods of no gang, the second
-with the same pods in Volcano PodGroups; `ungated` are those without scheduling gates. `off` is
+with the same pods in Volcano PodGroups; `gated` are those that all have the scheduling gate,
+`ungated` those that never have it, by default they have it while others wait. `off` is
 Tessera as it is by default, with pods of no gang. `bare` is kube-scheduler without Tessera and pods
 that ask for a processor; `coscheduling` is the plugin of that name, with the same pods as `bare` in
 its own PodGroups. It is run where `--coscheduling` names a kube-scheduler that has it
@@ -64,6 +65,11 @@ KINDS: Final[Mapping[str, Kind]] = {
     "off": Kind(placed_by="tessera", load=Load.SINGLE),
     "single": Kind(placed_by="tessera", load=Load.SINGLE, variables=ON),
     "gangs": Kind(placed_by="tessera", load=Load.GANGS, variables=ON),
+    "gated": Kind(
+        placed_by="tessera",
+        load=Load.GANGS,
+        variables={**ON, "TESSERA_GANGS_GATES": "gangs+queues"},
+    ),
     "ungated": Kind(
         placed_by="tessera", load=Load.GANGS, variables={**ON, "TESSERA_GANGS_GATES": "none"}
     ),
@@ -142,6 +148,7 @@ async def measure(args: argparse.Namespace) -> None:
         print(f"{nodes:5} nodes medians  " + "  ".join(f"{k} {r:.1f}" for k, r in rates.items()))
         for kind, base in (
             ("gangs", "single"),
+            ("gated", "single"),
             ("ungated", "single"),
             ("single", "off"),
             ("coscheduling", "bare"),

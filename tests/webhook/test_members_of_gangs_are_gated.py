@@ -32,6 +32,12 @@ GANG = {"scheduling.k8s.io/group-name": "g"}
 QUEUE = {"scheduling.volcano.sh/queue-name": "q"}
 ON = the_rules(whole_gangs=True, gated=GatedPods.GANGS_AND_QUEUES, schedulers=[SCHEDULER])
 GANGS_ONLY = the_rules(whole_gangs=True, gated=GatedPods.GANGS, schedulers=[SCHEDULER])
+WAITING: list[bool] = []
+"""Not empty while others wait."""
+SPARING = the_rules(
+    whole_gangs=True, gated=GatedPods.WHILE_OTHERS_WAIT, schedulers=[SCHEDULER],
+    others_wait=lambda: bool(WAITING),
+)  # fmt: skip
 UNGATED = the_rules(whole_gangs=True, schedulers=[SCHEDULER])
 OFF = the_rules(schedulers=[SCHEDULER])
 
@@ -69,6 +75,20 @@ def test_a_queue_is_enough_where_the_setting_says_so() -> None:
     assert gates(admitted(a_manifest(notes=QUEUE), rules=ON)) == [GATE]
     assert gates(admitted(a_manifest(notes=QUEUE), rules=GANGS_ONLY)) == []
     assert patch_of(mutated(a_manifest({}, notes=QUEUE), rules=ON)) == [], "it asks for no cards"
+
+
+@pytest.mark.parametrize("names", [GANG, QUEUE], ids=["gang", "queue"])
+def test_a_pod_with_cards_is_gated_while_others_wait(names: dict[str, str]) -> None:
+    assert gates(admitted(a_manifest(notes=names), rules=SPARING)) == []
+    WAITING.append(True)
+    try:
+        assert gates(admitted(a_manifest(notes=names), rules=SPARING)) == [GATE]
+    finally:
+        WAITING.clear()
+
+
+def test_a_member_without_cards_is_gated_also_where_nobody_waits() -> None:
+    assert gates(admitted(a_manifest({}, notes=GANG), rules=SPARING)) == [GATE]
 
 
 @pytest.mark.parametrize("rules", [UNGATED, OFF], ids=["none", "off"])

@@ -198,7 +198,7 @@ def test_a_gang_that_missed_waits_longer_each_time(misses: int, seconds: float) 
 
 
 def test_a_gang_that_has_missed_for_days_goes_on_waiting() -> None:
-    attempt = GangAttempt(frozenset({"volcano/default/g"}), GangTimings())
+    attempt = GangAttempt(frozenset({"volcano/default/g"}), GangTimings(), 0)
     for _ in range(2_000):
         attempt.missed("1 of 2 members arrived", 0.0)
     assert attempt.not_before == 300

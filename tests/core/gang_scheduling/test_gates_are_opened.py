@@ -5,12 +5,23 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from tessera_core.gang_scheduling.gate_openings import (
+    GATHERING_PODS,
+    GATHERING_S,
+    somebody_waits,
+)
 from tessera_core.gangs.gang import GangOrigin
 from tessera_core.machines.gang import GangPhase
 from tessera_schema.kube import Pod
 from tessera_testing.builders import a_container, a_pod
 from tests.core.gang_scheduling.gang_cluster import GangCluster, gated, members, started
-from tests.core.gangs.setting import VOLCANO_NAME, a_group, a_kubernetes_member, a_member
+from tests.core.gangs.setting import (
+    VOLCANO_NAME,
+    a_group,
+    a_koord_member,
+    a_kubernetes_member,
+    a_member,
+)
 
 A = a_group("a", minMember=2)
 B = a_group("b", minMember=3)
@@ -141,3 +152,72 @@ def test_a_gang_whose_object_is_missing_stays_gated_and_says_why() -> None:
     assert cluster.opened == []
     view = cluster.coordinator.view()["volcano/default/gone"]
     assert "PodGroup default/gone does not exist: create it" in view.reason
+
+
+# -- whether new pods need gates
+
+
+def waits(cluster: GangCluster) -> bool:
+    return somebody_waits(cluster.coordinator.bundles(), cluster.now)
+
+
+def test_nobody_waits_while_gangs_come_and_start() -> None:
+    cluster = GangCluster({"n0": 5}, [A, B])
+    assert not waits(cluster)
+    cluster.create(*members("a", 1))
+    cluster.watch()
+    cluster.step()
+    assert not waits(cluster), "the rest of it may come at once"
+    cluster.create(*members("a", 2))
+    cluster.create(*members("b", 1, 2, 3))
+    cluster.watch()
+    cluster.step()
+    assert not waits(cluster)
+    cluster.run()
+    assert len(cluster.bound()) == 5
+    assert not waits(cluster)
+
+
+def test_a_gang_that_does_not_fit_waits_until_it_does() -> None:
+    cluster = GangCluster({"n0": 1}, [A])
+    cluster.create(*members("a", 1, 2))
+    cluster.watch()
+    cluster.step()
+    assert waits(cluster)
+    cluster.add_node("n1", 2)
+    cluster.run(seconds=20)
+    assert cluster.bound() == ["a1", "a2"]
+    assert not waits(cluster)
+
+
+def test_a_gang_that_lacks_pods_for_long_waits() -> None:
+    cluster = GangCluster({"n0": 3}, [B])
+    cluster.create(*members("b", 1, 2))
+    cluster.watch()
+    cluster.step()
+    assert not waits(cluster)
+    cluster.now += GATHERING_S
+    assert waits(cluster)
+
+
+def test_a_large_gang_that_lacks_pods_waits_from_the_first_second() -> None:
+    large = a_group("c", minMember=2 * GATHERING_PODS)
+    cluster = GangCluster({"n0": 3}, [large])
+    cluster.create(*members("c", *range(GATHERING_PODS)))
+    cluster.watch()
+    cluster.step()
+    assert not waits(cluster)
+    cluster.create(*members("c", GATHERING_PODS))
+    cluster.watch()
+    cluster.step()
+    assert waits(cluster)
+
+
+def test_a_member_that_names_another_queue_than_its_gang_waits() -> None:
+    cluster = GangCluster({"n0": 3})
+    for name, queue in (("a1", "p"), ("a2", "p"), ("a3", "q")):
+        pod = a_koord_member(name, "a", min_available="2")
+        notes = {**pod.metadata.annotations, "scheduling.volcano.sh/queue-name": queue}
+        cluster.create(replace(pod, metadata=replace(pod.metadata, annotations=notes)))
+    cluster.run()
+    assert waits(cluster)

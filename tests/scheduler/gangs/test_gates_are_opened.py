@@ -103,3 +103,25 @@ async def test_a_gated_pod_whose_gang_cannot_start_gets_an_event_that_says_why()
         cluster.pod_group("gone", 1)
         await until(lambda: not gated(cluster))
         assert scheduler.gangs.why_gated(cluster.read("x1")) == ""
+
+
+async def test_new_members_need_gates_while_a_gang_waits_for_room() -> None:
+    cluster = GangCluster(cards=2)
+    for name in ("a", "b"):
+        cluster.pod_group(name, 2)
+    async with starting_whole(cluster) as scheduler:
+        assert scheduler.gangs is not None
+        await until(lambda: not scheduler.gangs.others_wait())
+        for n in (1, 2):
+            cluster.member(f"a{n}", "a")
+        await cluster.schedule(scheduler, 5)
+        assert cluster.bound() == ["a1", "a2"]
+        assert not scheduler.gangs.others_wait()
+        for n in (1, 2):
+            cluster.member(f"b{n}", "b")
+        await until(scheduler.gangs.others_wait)
+        for n in (1, 2):
+            cluster.delete(f"a{n}")
+        await cluster.schedule(scheduler, 20)
+        assert cluster.bound() == ["b1", "b2"]
+        await until(lambda: not scheduler.gangs.others_wait())

@@ -121,6 +121,22 @@ async def test_gates_of_single_pods_open_as_far_as_the_cap_goes() -> None:
         await until(lambda: cluster.gated() == ["p2"])
 
 
+async def test_new_pods_need_gates_while_the_cap_of_a_queue_holds_one_back() -> None:
+    cluster = QueueCluster()
+    cluster.queue("q", "1")
+    async with starting_whole(cluster) as scheduler:
+        assert scheduler.gangs is not None
+        cluster.queued("p0")
+        await cluster.schedule(scheduler, 3)
+        assert cluster.bound() == ["p0"]
+        assert not scheduler.gangs.others_wait()
+        cluster.queued("p1")
+        await cluster.schedule(scheduler, 3)
+        assert scheduler.gangs.others_wait()
+        cluster.delete("p1")
+        await until(lambda: not scheduler.gangs.others_wait())
+
+
 async def test_a_queue_that_makes_no_sense_keeps_what_it_said_and_a_new_one_says_why() -> None:
     cluster = QueueCluster()
     cluster.queue("q", "1")

@@ -98,6 +98,7 @@ async def serve(environment: ServiceEnvironment[SchedulerSettings], shell: Servi
                 settings.webhook, kube=kube, namespace=settings.namespace, registry=registry,
                 allowance=scheduler.ledger.allowance, clock=clock, metrics=metrics, ports=ports,
                 whole_gangs=settings.gangs.on, gated=settings.gangs.gates,
+                others_wait=lambda: scheduler.gangs is None or scheduler.gangs.others_wait(),
             ),
             open_visibility(
                 settings.visibility, settings.webhook, kube=kube, namespace=settings.namespace,

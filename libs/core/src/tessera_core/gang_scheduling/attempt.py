@@ -38,11 +38,11 @@ class GangTimings(Struct, frozen=True, kw_only=True):
 class GangAttempt:
     """The way of one bundle. It changes nothing but itself."""
 
-    def __init__(self, ids: frozenset[str], timings: GangTimings) -> None:
-        """`ids` are those of the bundle's gangs."""
+    def __init__(self, ids: frozenset[str], timings: GangTimings, now: float) -> None:
+        """`ids` are those of the bundle's gangs; it gathers from `now` on."""
         self.ids = ids
         self.phase = GangPhase.GATHERING
-        self.since = 0.0
+        self.since = now
         """When it came to its phase."""
         self.waits_since = 0.0
         """When it began to wait for its turn; a missed barrier does not change it."""

@@ -216,7 +216,7 @@ class GangCoordinator:
         bundle = self._registry.bundle(gang_id, started=started)
         self._registry.changed -= bundle.ids
         if known is None or known.attempt.ids != bundle.ids:
-            known = self._rejoined(bundle)
+            known = self._rejoined(bundle, now)
         elif known.bundle.terms != bundle.terms:
             known.attempt.searched_at = -1
         known.bundle = bundle
@@ -225,10 +225,10 @@ class GangCoordinator:
         self._observe(known, now)
         return self._known.get(gang_id)
 
-    def _rejoined(self, bundle: GangBundle) -> KnownBundle:
+    def _rejoined(self, bundle: GangBundle, now: float) -> KnownBundle:
         """A bundle that is new, or that others have joined or left: what its gangs hold is given
         up."""
-        attempt = GangAttempt(bundle.ids, self._timings)
+        attempt = GangAttempt(bundle.ids, self._timings, now)
         for gang_id in bundle.ids:
             before = self._known.pop(gang_id, None)
             if before is not None:

@@ -21,6 +21,9 @@ class GatedPods(StrEnum):
     """Those that name a gang or a queue."""
     GANGS = "gangs"
     """Those that name a gang."""
+    WHILE_OTHERS_WAIT = "while-others-wait"
+    """Those that name a gang or a queue, as long as a gang or a pod waits for room or for its
+    turn; of the others those without cards, which nobody else holds back."""
     NONE = "none"
 
 
@@ -30,14 +33,14 @@ def names_gang(pod: Pod) -> bool:
 
 
 def gets_gate(pod: Pod, gated: GatedPods) -> bool:
-    """Whether a new pod, which Tessera is to place, gets the gate. One that has a node already, or
-    names two gangs, does not."""
+    """Whether a new pod, which Tessera is to place, gets the gate where others wait. One that has a
+    node already, or names two gangs, does not."""
     if gated is GatedPods.NONE or pod.spec.node_name:
         return False
     group = named_group(pod)
     if group is not None:
         return isinstance(group, NamedGroup)
-    return gated is GatedPods.GANGS_AND_QUEUES and bool(queue_named(pod)[0])
+    return gated is not GatedPods.GANGS and bool(queue_named(pod)[0])
 
 
 def is_gated(pod: Pod) -> bool:

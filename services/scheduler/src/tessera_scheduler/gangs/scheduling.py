@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 from tessera_core.admission.exempt_pods import scope_of
 from tessera_core.gang_scheduling.answers import WaitsForGang
 from tessera_core.gang_scheduling.coordinator import GangCoordinator
+from tessera_core.gang_scheduling.gate_openings import somebody_waits
 from tessera_core.gang_scheduling.queues import SchedulingQueues
 from tessera_core.gang_scheduling.registry import GangRegistry
 from tessera_core.gang_scheduling.view import members_stuck
@@ -104,6 +105,9 @@ class GangScheduling:
         """Uids of pods that have a gate and are in no gang (any more)."""
         self._held_by_queue: dict[str, str] = {}
         """Uids of those of them whose gate stays closed -> why."""
+        self._refused_by_queue: set[str] = set()
+        """Uids of pods of no gang that filter has refused for their queue."""
+        self._somebody_waits = True
         self._calls: dict[str, asyncio.Future[str]] = {}
         """Pod's uid -> its bind call: empty for go on, or the error."""
         self._something = asyncio.Event()
@@ -142,6 +146,7 @@ class GangScheduling:
         gated = [item for item in items if item.member is not None and is_gated(item.member)]
         self._gates.only(item.uid for item in gated)
         self._strays = {}
+        self._refused_by_queue.clear()
         for item in gated:
             self._note_gate(item)
         self.queues.only(item.uid for item in items if item.member is not None)
@@ -189,6 +194,7 @@ class GangScheduling:
         succeeded = item.member is not None and item.member.status.phase == "Succeeded"
         self.registry.drop_pod(item.uid, succeeded=succeeded)
         self._strays.pop(item.uid, None)
+        self._refused_by_queue.discard(item.uid)
         self._gates.forget(item.uid)
         self.queues.drop_pod(item.uid)
         self._nodes.release(item.uid)
@@ -203,7 +209,12 @@ class GangScheduling:
             self._apply()
             if isinstance(answer, WaitsForGang):
                 return answer.message
-        return self.queues.problem_of_pod(pod)
+        problem = self.queues.problem_of_pod(pod)
+        if problem:
+            self._refused_by_queue.add(pod.metadata.uid)
+        else:
+            self._refused_by_queue.discard(pod.metadata.uid)
+        return problem
 
     async def arrive(self, uid: str) -> str:
         """Keep a bind call until all of the pod's gang have arrived; why it does not go on, empty
@@ -269,6 +280,13 @@ class GangScheduling:
                 self._gates.report(self._stuck())
             while self._leadership.leads and self._step():  # noqa: ASYNC110  (a slice each)
                 await asyncio.sleep(0)
+            self._somebody_waits = somebody_waits(self.coordinator.bundles(), self._clock.time())
+
+    def others_wait(self) -> bool:
+        """Whether a gang or a pod waits for room or for its turn, so that new ones come behind it;
+        True where this replica does not lead, and cannot know."""
+        held = self._held_by_queue or self._refused_by_queue
+        return not self._leadership.leads or self._somebody_waits or bool(held)
 
     def _open_strays(self) -> None:
         through, self._held_by_queue = self.queues.let_through(self._strays.values())

@@ -39,10 +39,12 @@ class GangSettings(Struct, frozen=True, kw_only=True):
     """`on`: of a gang either as many pods start together as its minimum says, or none. `off`: its
     pods are placed one by one. The component `gangs` switches it on, with the right to read
     PodGroups."""
-    gates: GatedPods = GatedPods.GANGS_AND_QUEUES
+    gates: GatedPods = GatedPods.WHILE_OTHERS_WAIT
     """Which new pods get the scheduling gate `tessera.dev/admission` until it is their turn, where
-    gangs start whole: `gangs+queues`, those that name a gang or a queue; `gangs`; or `none`. It
-    costs a write for each pod, and spares kube-scheduler all attempts before the turn."""
+    gangs start whole: `while-others-wait`, those that name a gang or a queue as long as others wait
+    for room or for their turn, and members without cards always; `gangs+queues`, all that name a
+    gang or a queue; `gangs`; or `none`. It costs a write for each pod, and spares kube-scheduler
+    all attempts before the turn."""
     barrier_s: Seconds = 15.0
     """Seconds from the first bind call of a gang to its last. kube-scheduler gives a call up after
     the `httpTimeout` of the extender's configuration, which is 30 s: it has to be longer than this

@@ -24,7 +24,7 @@ from tessera_scheduler.webhook.certificates import open_certificates
 from tessera_scheduler.webhook.handler import Webhook
 from tessera_scheduler.webhook.namespaces import NamespacePolicies
 from tessera_scheduler.webhook.registration import RegistrationInput, open_registration
-from tessera_scheduler.webhook.rules import rules_of
+from tessera_scheduler.webhook.rules import always, rules_of
 from tessera_scheduler.webhook.settings import WebhookSettings
 
 __all__ = ["WebhookSettings", "open_webhook"]
@@ -43,13 +43,14 @@ async def open_webhook(  # noqa: PLR0913  (keyword-only: each is another part of
     ports: server.PortReporter = server.NO_PORTS,
     whole_gangs: bool = False,
     gated: GatedPods = GatedPods.NONE,
+    others_wait: Callable[[], bool] = always,
 ) -> AsyncGenerator[server.HttpServer]:
     """Serve `/mutate` and `/validate` over TLS, and have the API server call them, until left.
 
     `namespace` is the scheduler's own: its Secrets are there, and its service accounts may write
     result keys. `allowance` gives what a namespace may use, `whole_gangs` says whether gangs start
-    whole, and `gated` which pods get the scheduling gate then. Raises BadSettings, ApiRefused and
-    what `open_certificates` raises.
+    whole, `gated` which pods get the scheduling gate then, and `others_wait` whether any wait now.
+    Raises BadSettings, ApiRefused and what `open_certificates` raises.
     """
     writers = await _writers(kube, namespace, settings)
     rules = rules_of(
@@ -59,6 +60,7 @@ async def open_webhook(  # noqa: PLR0913  (keyword-only: each is another part of
         schedulers=settings.schedulers,
         whole_gangs=whole_gangs,
         gated=gated,
+        others_wait=others_wait,
     )
     namespaces = NamespacePolicies(kube, rules.namespace_keys, settings.namespace_s, settings.ask_s)
     webhook = Webhook(rules, namespaces, allowance, metrics)

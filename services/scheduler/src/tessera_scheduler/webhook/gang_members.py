@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from tessera_core.admission.exempt_pods import left_to_others
 from tessera_core.admission.pod_patch import scheduler_for
-from tessera_core.gangs.gates import gets_gate, names_gang
+from tessera_core.gangs.gates import GatedPods, gets_gate, names_gang
 from tessera_core.gangs.group_names import ADMISSION_GATE
 from tessera_scheduler.webhook.rules import Setting, WebhookRules
 from tessera_schema.kube import Pod
@@ -34,5 +34,12 @@ def member_changes(rules: WebhookRules, pod: Pod, setting: Setting, *, asks: boo
         return NO_MEMBER
     return MemberChanges(
         scheduler=scheduler_for(pod, take_default=rules.scope.take_default),
-        gate=ADMISSION_GATE if gets_gate(pod, rules.gated) else "",
+        gate=ADMISSION_GATE if _gets_gate(rules, pod, asks=asks) else "",
     )
+
+
+def _gets_gate(rules: WebhookRules, pod: Pod, *, asks: bool) -> bool:
+    """A pod without cards is held by nothing else than its gate."""
+    if not gets_gate(pod, rules.gated):
+        return False
+    return not asks or rules.gated is not GatedPods.WHILE_OTHERS_WAIT or rules.others_wait()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -13,6 +13,11 @@ from tessera_core.admission.guarded_env import OWN_ENVIRONMENT, GuardedVariables
 from tessera_core.gangs.gates import GatedPods
 from tessera_core.quota.allowance import NO_LIMITS, Allowance
 from tessera_core.registry.registry import DialectRegistry
+
+
+def always() -> bool:
+    """True."""
+    return True
 
 
 class WebhookRules(Struct, frozen=True, kw_only=True):
@@ -31,6 +36,9 @@ class WebhookRules(Struct, frozen=True, kw_only=True):
     """Whether gangs start whole, so that nobody has to be warned that they do not."""
     gated: GatedPods = GatedPods.NONE
     """Which new pods get the scheduling gate, where gangs start whole."""
+    others_wait: Callable[[], bool] = always
+    """Whether gangs or pods wait for room or for their turn now; True where this replica cannot
+    know."""
 
     @property
     def namespace_keys(self) -> frozenset[str]:
@@ -73,6 +81,7 @@ def rules_of(
     writers: Iterable[str],
     whole_gangs: bool = False,
     gated: GatedPods = GatedPods.NONE,
+    others_wait: Callable[[], bool] = always,
 ) -> WebhookRules:
     """The rules of a cluster."""
     return WebhookRules(
@@ -80,7 +89,7 @@ def rules_of(
         guarded=guarded_by(registry.vendors.values()),
         scope=scope_of(registry, schedulers, take_default=take_default),
         writers=frozenset(writers), beginnings=_beginnings(registry), whole_gangs=whole_gangs,
-        gated=gated,
+        gated=gated, others_wait=others_wait,
     )  # fmt: skip
 
 
