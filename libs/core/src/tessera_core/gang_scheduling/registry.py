@@ -135,9 +135,11 @@ class GangRegistry:
         if isinstance(group, TwoGroups):
             self._wrong[uid] = group.message
         elif group is not None:
+            before = self._pods.get(uid)
             self._named[uid], self._pods[uid] = group, pod
-            self._members.setdefault(group.id, set()).add(uid)
-            self._touch(group.id)
+            if before is None or not _alike(before, pod):
+                self._members.setdefault(group.id, set()).add(uid)
+                self._touch(group.id)
 
     def drop_pod(self, uid: str, *, succeeded: bool = False) -> None:
         """A pod is gone, or has ended; one that ended well may count for its gang's minimum for as
@@ -258,6 +260,16 @@ class GangRegistry:
             joined |= more
             left += more
         return frozenset(joined)
+
+
+def _alike(one: Pod, other: Pod) -> bool:
+    """Whether a pod means the same to its gang: kubelet and kube-scheduler write much more into its
+    status than that, and each of a gang's thousands of pods would have all of them read again."""
+    return (
+        one.spec == other.spec and one.status.phase == other.status.phase
+        and replace(one.metadata, resource_version=other.metadata.resource_version)
+        == other.metadata
+    )  # fmt: skip
 
 
 def _as_started(members: GangMembers, *, started: bool) -> GangMembers:
