@@ -48,7 +48,8 @@ MAY: Final = {
         *accesses("create", "authentication.k8s.io/tokenreviews"),
         *accesses("create", "authorization.k8s.io/subjectaccessreviews"),
         *(a for hook in HOOKS for a in accesses("create", hook)),
-        *(a for hook in HOOKS for a in accesses("get update", hook, name="tessera")),
+        *(a for hook in HOOKS for a in accesses("get update delete", hook, name="tessera")),
+        *accesses("get", "rbac.authorization.k8s.io/clusterroles", name="tessera-scheduler"),
         *accesses("create", "/secrets", NAMESPACE),
         *accesses("get update", "/secrets", NAMESPACE, "tessera-grant-signing"),
         *accesses("get update", "/secrets", NAMESPACE, "tessera-webhook-certificate"),
@@ -110,6 +111,7 @@ MAY_NOT: Final = {
         *accesses("create", "/pods/exec", "team-a"),
         *accesses("update patch", "tessera.dev/acceleratorquotas", "team-a"),
         *accesses("update", "rbac.authorization.k8s.io/clusterroles"),
+        *accesses("get", "rbac.authorization.k8s.io/clusterroles", name="cluster-admin"),
     ],
     "agent": [
         *accesses("get list", "/secrets", NAMESPACE),

@@ -1,6 +1,7 @@
 """`kubectl apply -k` of an overlay is all, on a real API server with its controllers: the Job's
 program makes the passwords and cannot overwrite them, the overlay is applied again, and one command
-removes it. There is no kubelet, so what the Job would run is run here, with its account's token."""
+removes it; `kubectl delete -k` alone leaves nothing that refuses pods. There is no kubelet, so what
+the Job would run is run here, with its account's token."""
 
 from __future__ import annotations
 
@@ -15,6 +16,18 @@ from typing import Final
 
 import pytest
 
+from tessera_core.admission.exempt_pods import ManagedPods
+from tessera_core.registry.registry import load
+from tessera_runtime.errors import ApiForbidden, ApiNotFound
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.client import open_kube
+from tessera_runtime.kube.settings import KubeSettings
+from tessera_scheduler.visibility.apiservice import Address, keep_apiservice
+from tessera_scheduler.webhook.registration import (
+    RegistrationInput,
+    RegistrationSettings,
+    open_registration,
+)
 from tests.contract.client import Client, Json, open_client
 from tests.contract.kubebin import kube_bin
 from tests.contract.real import ControlPlane, Program, real_control_plane
@@ -27,8 +40,15 @@ PROGRAM: Final = ROOT / "deploy" / "images" / "create-passwords"
 JOB: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/tessera-passwords"
 SECRETS: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 PASSWORDS: Final = f"{SECRETS}/tessera-bus"
-ACCOUNT: Final = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/tessera-passwords"
+ACCOUNTS: Final = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
 WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+ROLE: Final = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tessera-scheduler"
+REGISTERED: Final = (
+    f"{WEBHOOKS}/tessera",
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/tessera",
+    "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.visibility.tessera.dev",
+)
+"""What the scheduler writes, and no manifest."""
 PATIENCE_S: Final = 120.0
 LEFT: Final = (
     f"/api/v1/namespaces/{NAMESPACE}", f"{WEBHOOKS}/tessera",
@@ -79,9 +99,15 @@ class Cluster:
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return ran.stdout
 
-    async def token(self) -> str:
-        made = (await self.admin.post(f"{ACCOUNT}/token", {"spec": {}})).done
+    async def token(self, account: str = "tessera-passwords") -> str:
+        made = (await self.admin.post(f"{ACCOUNTS}/{account}/token", {"spec": {}})).done
         return str(made["status"]["token"])
+
+    async def is_gone(self, *paths: str) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            for path in paths:
+                while (await self.admin.get(path)).status != 404:
+                    await asyncio.sleep(0.2)
 
     async def passwords(self) -> Json:
         found: Json = (await self.admin.get(PASSWORDS)).done["data"]
@@ -186,10 +212,60 @@ async def one_command_removes_it(cluster: Cluster) -> None:
     body: Json = {"metadata": {"name": "tessera"}, "webhooks": [webhook]}
     (await cluster.admin.post(WEBHOOKS, body)).done  # noqa: B018  (checks)
     assert "Tessera is gone from the cluster" in await cluster.uninstall()
-    async with asyncio.timeout(PATIENCE_S):
-        for path in LEFT:
-            while (await cluster.admin.get(path)).status != 404:
-                await asyncio.sleep(0.2)
+    await cluster.is_gone(*LEFT)
+
+
+@asynccontextmanager
+async def installed_by(cluster: Cluster) -> AsyncGenerator[Kube]:
+    """The overlay, and calls with the rights of the scheduler's account."""
+    await cluster.apply()
+    token = cluster.folder / "scheduler-token"
+    token.write_text(await cluster.token("tessera-scheduler"))
+    plane = cluster.plane
+    settings = KubeSettings(url=plane.url, token_file=token, ca_file=plane.ca_path)
+    async with open_kube(settings) as kube:
+        yield kube
+
+
+async def register(kube: Kube) -> None:
+    """Write what the scheduler registers, as its Deployment configures it."""
+    settings = RegistrationSettings(owner="tessera-scheduler")
+    terms = RegistrationInput(
+        namespace=NAMESPACE, settings=settings, writers=frozenset(), port=8443,
+        scope=ManagedPods(schedulers=frozenset({"tessera-scheduler"}), take_default=True),
+    )  # fmt: skip
+    async with open_registration(kube, load(), terms, lambda: b""):
+        pass
+    await keep_apiservice(
+        kube,
+        Address(namespace=NAMESPACE, name="tessera-scheduler", port=8444, owner=settings.owner),
+        b"",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_what_is_registered_goes_with_the_manifests(tmp_path: Path) -> None:
+    kubectl()
+    async with a_cluster(tmp_path) as cluster, installed_by(cluster) as kube:
+        await register(kube)
+        await register(kube)
+        role = (await cluster.admin.get(ROLE)).done["metadata"]
+        owner = {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "name": "tessera-scheduler", "uid": role["uid"],
+        }  # fmt: skip
+        for path in REGISTERED:
+            assert (await cluster.admin.get(path)).done["metadata"]["ownerReferences"] == [owner]
+        (await cluster.admin.delete(ROLE)).done  # noqa: B018  (checks)
+        await cluster.is_gone(*REGISTERED)
+        with pytest.raises((ApiNotFound, ApiForbidden)):
+            await register(kube)
+        await cluster.apply()
+        await register(kube)
+        ran = await cluster.kubectl("delete", "-k", OVERLAY)
+        assert ran.returncode == 0, ran.stderr
+        await cluster.is_gone(*REGISTERED, *LEFT)
 
 
 @pytest.mark.slow

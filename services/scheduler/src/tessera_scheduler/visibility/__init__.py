@@ -80,7 +80,7 @@ async def open_visibility(
             ):  # fmt: skip
                 address = Address(
                     namespace=namespace, name=webhook.registration.service,
-                    port=settings.service_port,
+                    port=settings.service_port, owner=webhook.registration.owner,
                 )  # fmt: skip
                 reconciler = ApiServiceReconciler(
                     kube, settings, visibility, tls, trusted, address, certificate

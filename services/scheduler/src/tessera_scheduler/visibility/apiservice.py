@@ -1,7 +1,8 @@
 """How the API server learns of the aggregated API: an APIService, written and kept as it must be.
 
-It stays when we go, for those who come after us. While nobody answers it is unavailable, and what
-asks for all kinds of a cluster (the deletion of a namespace, above all) waits for it.
+It stays when a replica ends, for those who follow, and goes with its owner. While nobody answers it
+is unavailable, and what asks for all kinds of a cluster (the deletion of a namespace, above all)
+waits for it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.create_or_update import Json, ObjectLocation, create_or_update
+from tessera_scheduler.webhook.owner import has_owner, owner_reference, with_owner
 from tessera_scheduler.webhook.registration import is_in
 from tessera_schema.endpoints.visibility import GROUP, VERSION
 
@@ -29,6 +31,8 @@ class Address(Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     port: int
+    owner: str = ""
+    """ClusterRole that the APIService is deleted with; empty = none."""
 
 
 async def keep_apiservice(kube: Kube, address: Address, bundle: bytes) -> None:
@@ -41,11 +45,13 @@ async def keep_apiservice(kube: Kube, address: Address, bundle: bytes) -> None:
     if bundle:
         wanted["caBundle"] = base64.b64encode(bundle).decode()
 
+    owner = await owner_reference(kube, address.owner)
+
     def change(there: Json | None) -> Json | None:
         had = (there or {}).get("spec") or {}
-        if is_in(wanted, had):
+        if there is not None and is_in(wanted, had) and has_owner(there, owner):
             return None
         kept = {"caBundle": had["caBundle"]} if had.get("caBundle") else {}
-        return {**(there or PLACE.object()), "spec": {**kept, **wanted}}
+        return {**with_owner(there or PLACE.object(), owner), "spec": {**kept, **wanted}}
 
     await create_or_update(kube, PLACE, change)

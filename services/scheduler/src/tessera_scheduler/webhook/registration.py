@@ -29,6 +29,7 @@ from tessera_runtime.kube.create_or_update import (
 )
 from tessera_scheduler.webhook import match_conditions as conditions
 from tessera_scheduler.webhook.label_selectors import label_selector
+from tessera_scheduler.webhook.owner import has_owner, owner_reference, with_owner
 from tessera_schema.annotation_keys import SCHEDULER
 
 NAME: Final = "tessera"
@@ -49,6 +50,9 @@ class RegistrationSettings(Struct, frozen=True, kw_only=True):
     """Name of the Service, in Tessera's namespace."""
     service_port: Annotated[int, Meta(ge=1, le=65535)] = 443
     """Its port."""
+    owner: str = ""
+    """ClusterRole that the configurations and the APIService are deleted with; while it is not
+    there, none is written. Empty = they stay until somebody deletes them."""
     left_out: tuple[str, ...] = LEFT_OUT
     """Namespaces, besides Tessera's own, whose pods are not reviewed: what the cluster needs to
     start."""
@@ -181,8 +185,9 @@ async def open_registration(
     replicas that follow. Raises ApiRefused."""
 
     async def refresh() -> None:
+        owner = await owner_reference(kube, terms.settings.owner)
         for place, webhooks in configurations(registry, terms, bundle()):
-            await create_or_update(kube, place, _as_wanted(place, webhooks))
+            await create_or_update(kube, place, _as_wanted(place, webhooks, owner))
 
     await retry_until_answered(refresh, terms.settings.retry_s)
     refreshing = repeat_until_cancelled(refresh, terms.settings.refresh_s)
@@ -191,7 +196,7 @@ async def open_registration(
 
 
 def _as_wanted(
-    place: ObjectLocation, webhooks: Sequence[Json]
+    place: ObjectLocation, webhooks: Sequence[Json], owner: Json | None
 ) -> Callable[[Json | None], Json | None]:
     def change(there: Json | None) -> Json | None:
         had = {h.get("name"): h for h in (there or {}).get("webhooks") or ()}
@@ -201,9 +206,10 @@ def _as_wanted(
             and is_in(wanted, there.get("webhooks"))
             # What selects less than it should has all that is wanted, and more.
             and _selectors(wanted) == _selectors(there["webhooks"])
+            and has_owner(there, owner)
         ):
             return None
-        return {**(there or place.object()), "webhooks": wanted}
+        return {**with_owner(there or place.object(), owner), "webhooks": wanted}
 
     return change
 
