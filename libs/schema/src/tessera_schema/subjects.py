@@ -5,6 +5,7 @@ The version in the subject changes when a message's meaning does; new fields do 
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 ROOT: Final = "tessera.v1"
@@ -13,6 +14,9 @@ DEVICES_BUCKET: Final = "tessera-devices"
 """Key `<node>.<vendor>`; the last state stays, and is republished on `device.<node>.<vendor>`."""
 HINTS_BUCKET: Final = "tessera-hints"
 """Key `<node>`; republished on `hint.<node>`."""
+
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST: Final = 253
 
 
 def token(name: str) -> str:
@@ -53,3 +57,18 @@ def quota(cluster: str, namespace: str, what: str) -> str:
 def plan(cluster: str, id_: str, what: str) -> str:
     """A proposed change: proposed, started, done, declined, failed."""
     return f"{ROOT}.{cluster}.plan.{id_}.{what}"
+
+
+def gang(cluster: str, namespace: str, name: str, what: str) -> str:
+    """A gang: waiting, reserved, missed, started, broken, ended."""
+    return f"{ROOT}.{cluster}.gang.{_written(namespace)}.{_written(name)}.{what}"
+
+
+def queue(cluster: str, group: str, name: str) -> str:
+    """How a queue stands."""
+    return f"{ROOT}.{cluster}.queue.{token(group)}.{_written(name)}.state"
+
+
+def _written(name: str) -> str:
+    """A name as one token: that of a gang is what a user wrote in an annotation."""
+    return _UNFIT.sub("_", name[:_LONGEST]) or "_"

@@ -20,6 +20,7 @@ from tessera_schema.messages.allocation_events import (
 )
 from tessera_schema.messages.allocation_events import decode_event as decode_allocation
 from tessera_schema.messages.device_reports import ContainerUse, decode_device, decode_usage
+from tessera_schema.messages.gang_events import QueueAmount, decode_gang, decode_queue
 from tessera_schema.messages.hints import decode_hints
 
 LONGEST: Final = 400
@@ -87,6 +88,28 @@ def _hint(message: Message) -> str:
     return f"{hints.node}: " + ("; ".join(cards) or "nothing known yet")
 
 
+def _gang(message: Message) -> str:
+    gang = decode_gang(message.data)
+    queue = f", queue {gang.queue}" if gang.queue else ""
+    numbers = f"{gang.bound} of {gang.members} pods have a node, {gang.min} needed{queue}"
+    return f"{gang.what:9} {gang.namespace}/{gang.name} ({numbers}): {gang.message}"
+
+
+def _queue(message: Message) -> str:
+    queue = decode_queue(message.data)
+    cards = "; ".join(_cards(amount) for amount in queue.amounts if amount.what == "cards")
+    share = f"{queue.share:.1%} beyond what it deserves" if queue.share else "within its part"
+    waits = f"{queue.waiting_gangs} gangs and {queue.waiting_pods} pods wait"
+    parts = (cards or "no cards", share, waits, queue.problem)
+    return f"{queue.kind} {queue.name}: " + "; ".join(filter(None, parts))
+
+
+def _cards(amount: QueueAmount) -> str:
+    cap = "no cap" if amount.cap is None else f"cap {amount.cap:g}"
+    own = f"{amount.deserved:g} deserved, {cap}"
+    return f"{amount.used:g} cards of {amount.vendor} used, {own}"
+
+
 def _fields(message: Message) -> str:
     """Any other message by its plain fields."""
     whole: Any = msgspec.json.decode(message.data)
@@ -102,4 +125,5 @@ def _fields(message: Message) -> str:
 
 _WORDS: Final[Mapping[str, Callable[[Message], str]]] = {
     "allocation": _allocation, "usage": _usage, "device": _device, "hint": _hint,
+    "gang": _gang, "queue": _queue,
 }  # fmt: skip

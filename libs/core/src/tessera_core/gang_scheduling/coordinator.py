@@ -29,7 +29,7 @@ from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
 from tessera_core.gang_scheduling.reservations import MemberReservations
 from tessera_core.gang_scheduling.search import BundleSearch, RoomFor
 from tessera_core.gang_scheduling.turns import next_in_line, patience_of
-from tessera_core.gang_scheduling.view import GangView, view_gangs
+from tessera_core.gang_scheduling.view import GangView, no_queue, view_gangs
 from tessera_core.gangs.gang import GangMember
 from tessera_core.gangs.reservation import GangReservation, GangReserved
 from tessera_core.ledger.ledger import Ledger
@@ -154,8 +154,7 @@ class GangCoordinator:
         call that waits fails."""
         for known in self.bundles():
             self._give_up(known.attempt, why)
-        self._known, self._search, self._gates_due = {}, None, {}
-        self._unknown = set()
+        self._known, self._search, self._gates_due, self._unknown = {}, None, {}, set()
         self._registry.touch_all()
 
     def phase(self, gang_id: str, now: float) -> GangPhase:
@@ -169,7 +168,8 @@ class GangCoordinator:
 
     def view(self) -> dict[str, GangView]:
         """Gang's id -> how it stands, of all that have pods, as the last step left them."""
-        return view_gangs(self.bundles(), self.reasons())
+        queue_of = no_queue if self._queues is None else self._queues.key
+        return view_gangs(self.bundles(), self.reasons(), queue_of)
 
     def bundles(self) -> list[KnownBundle]:
         """All bundles that have pods, as they were read last: to read."""

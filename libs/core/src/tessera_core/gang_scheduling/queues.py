@@ -7,13 +7,13 @@ they have of cards and by what else they request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
 from tessera_core.gang_scheduling.view import QueueKey, QueueView, WaitingGang
 from tessera_core.gangs.fair_shares import QueueShare, share_of
-from tessera_core.gangs.gang import GangMember
+from tessera_core.gangs.gang import Gang, GangMember
 from tessera_core.gangs.queue_tree import QueueTree
 from tessera_core.gangs.queue_turns import entitlements
 from tessera_core.gangs.queue_usage import ClusterQueues, amounts_of, sum_of
@@ -264,6 +264,24 @@ class SchedulingQueues:
 
     # -- reading
 
+    def place_of(self, gang: Gang) -> Place | None:
+        """The queue of a gang, whether anything describes it or not; None for none, and where no
+        queues are read."""
+        return self._queues.of_gang(gang) if self._specs else None
+
+    def key(self, gang: Gang) -> QueueKey | None:
+        """What names the queue of a gang."""
+        place = self.place_of(gang)
+        return None if place is None else QueueKey(place[0].group, place[1])
+
+    def waiting_pods(self) -> Iterator[tuple[Place, Pod]]:
+        """Pods of no gang that name a queue and have neither node nor cards, the next one first."""
+        for pod in sorted(self._pods.values(), key=_order):
+            if not pod.spec.node_name and self._ledger.entry(pod.metadata.uid) is None:
+                place = self._queues.of_pod(pod)
+                if place is not None:
+                    yield place, pod
+
     def view(self, waiting: Mapping[Place, list[WaitingGang]], now: float) -> tuple[QueueView, ...]:
         """All queues as they stand, by kind and name."""
         queues, found = self._count(), []
@@ -274,6 +292,7 @@ class SchedulingQueues:
             found.append(
                 QueueView(
                     key=QueueKey(place[0].group, spec.name), origin=place[0], cap=spec.cap,
+                    parent=spec.parent, guarantee=spec.guarantee,
                     deserved=self._deserved(now).get(place, spec.deserved),
                     used=queues.used(*place, below=True), share=share, by=by,
                     problem=queues.problem(*place), waiting=tuple(waiting.get(place, ())),

@@ -5,7 +5,7 @@ It is made on request and changes nothing. Times are of the coordinator's clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ from msgspec import Struct
 from tessera_core.gang_scheduling.attempt import KnownBundle
 from tessera_core.gang_scheduling.registry import GangRegistry
 from tessera_core.gangs.fair_shares import QueueShare
-from tessera_core.gangs.gang import GangMembers, GangOrigin
+from tessera_core.gangs.gang import Gang, GangMembers, GangOrigin
 from tessera_core.gangs.queues import QueueAmounts, QueueDimension, QueueOrigin
 from tessera_core.gangs.quorum import still_needed
 from tessera_core.machines.gang import GangPhase
@@ -77,6 +77,10 @@ class WaitingGang(Struct, frozen=True, kw_only=True):
     """The gang's id; of a pod of no gang `pod/namespace/name`."""
     position: int
     """1 = the next one of its queue."""
+    namespace: str
+    name: str
+    pods: int
+    """Its pods without a node."""
     reason: str
     waits_since: float
 
@@ -86,6 +90,9 @@ class QueueView(Struct, frozen=True, kw_only=True):
 
     key: QueueKey
     origin: QueueOrigin
+    parent: str
+    """Name of the queue that it is a part of; empty = it is a root's child."""
+    guarantee: QueueAmounts
     cap: QueueAmounts
     deserved: QueueAmounts
     used: QueueAmounts
@@ -114,17 +121,22 @@ def members_stuck(
             yield from ((member.pod, reasons[bundle.key]) for member in bundle.waiting)
 
 
+def no_queue(_: Gang) -> QueueKey | None:
+    """Where no queues are read, no gang is in one."""
+    return None
+
+
 def view_gangs(
     known: Iterable[KnownBundle],
     reasons: Mapping[str, str],
-    queues: Mapping[str, QueueKey] | None = None,
+    queue_of: Callable[[Gang], QueueKey | None] = no_queue,
 ) -> dict[str, GangView]:
-    """Gang's id -> how it stands. `reasons` and `queues` are by gang's id."""
-    return {view.id: view for each in known for view in _of(each, reasons, queues or {})}
+    """Gang's id -> how it stands. `reasons` are by gang's id."""
+    return {view.id: view for each in known for view in _of(each, reasons, queue_of)}
 
 
 def _of(
-    known: KnownBundle, reasons: Mapping[str, str], queues: Mapping[str, QueueKey]
+    known: KnownBundle, reasons: Mapping[str, str], queue_of: Callable[[Gang], QueueKey | None]
 ) -> Iterator[GangView]:
     for members in known.bundle.gangs:
         gang, attempt = members.gang, known.attempt
@@ -137,7 +149,7 @@ def _of(
             arrived=len(attempt.arrived), bound=len(members.bound), succeeded=members.succeeded,
             reason=reasons.get(gang.id, ""), fits_not=attempt.searched_at >= 0,
             misses=attempt.misses, since=attempt.since, waits_since=attempt.waits_since,
-            queue=queues.get(gang.id),
+            queue=queue_of(gang),
         )  # fmt: skip
 
 

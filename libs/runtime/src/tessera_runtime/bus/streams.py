@@ -100,6 +100,14 @@ _KEPT: Final = (
         name="TESSERA_PLAN", subjects=f"{ROOT}.*.plan.>",
         max_age_s=7 * _DAY_S, max_bytes=32 * _MIB, duplicates_s=600,
     ),
+    Stream(
+        name="TESSERA_GANG", subjects=f"{ROOT}.*.gang.>",
+        max_age_s=_DAY_S, max_bytes=32 * _MIB, duplicates_s=600,
+    ),
+    Stream(
+        name="TESSERA_QUEUE", subjects=f"{ROOT}.*.queue.>", memory=True,
+        max_age_s=300, max_bytes=16 * _MIB, duplicates_s=30,
+    ),
 )  # fmt: skip
 _KEEPS: Final = tuple((covered_by(stream.subjects), stream) for stream in _KEPT)
 _BUCKETS: Final[Mapping[str, tuple[str, int]]] = {

@@ -27,6 +27,7 @@ from tessera_schema.messages.device_reports import (
     DeviceState,
     NodeUsage,
 )
+from tessera_schema.messages.gang_events import GangChange, GangChanged, QueueAmount, QueueState
 from tessera_schema.messages.hints import CardHint, LendingBound, NodeHints
 from tessera_schema.plans import (
     PlanDeclined,
@@ -57,6 +58,10 @@ PLAN_STARTED: Final = "dev.tessera.plan.started"
 PLAN_DONE: Final = "dev.tessera.plan.done"
 PLAN_DECLINED: Final = "dev.tessera.plan.declined"
 PLAN_FAILED: Final = "dev.tessera.plan.failed"
+GANG_CHANGED: Final[Mapping[GangChange, str]] = {
+    what: f"dev.tessera.gang.{what}" for what in GangChange
+}
+QUEUE_STATE: Final = "dev.tessera.queue.state"
 
 PARAMETERS: Final[Mapping[str, str]] = {
     "cluster": "Name of the cluster, as the services' settings give it.",
@@ -65,6 +70,9 @@ PARAMETERS: Final[Mapping[str, str]] = {
     "namespace": "Namespace of the pod, or of the quota object.",
     "pod_uid": "The pod's uid.",
     "plan": "Name of the RebalancePlan.",
+    "gang": "Name of the gang; what is neither letter, digit, `-` nor `_` is written as `_`.",
+    "group": "API group of the queue's kind, its dots written as `_`.",
+    "queue": "Name of the queue; what is neither letter, digit, `-` nor `_` is written as `_`.",
 }
 
 _NAMESPACE: Final = "team-a"
@@ -107,6 +115,18 @@ _ABOUT: Final = "team-b/train-0 waits 320 s for 1 card; 1 pod moves off gpu-1.ex
 
 def _plan(what: str) -> str:
     return f"{ROOT}.{{cluster}}.plan.{{plan}}.{what}"
+
+
+def _gang(what: GangChange, meaning: str, when: str, bound: int, message: str) -> EventType:
+    return EventType(
+        address=f"{ROOT}.{{cluster}}.gang.{{namespace}}.{{gang}}.{what}", type=GANG_CHANGED[what],
+        by="scheduler", meaning=meaning, when=when,
+        example=GangChanged(
+            what=what, gang="volcano/team-a/train", namespace=_NAMESPACE, name="train", min=8,
+            members=0 if what is GangChange.ENDED else 8, bound=bound, queue="research",
+            message=message,
+        ),
+    )  # fmt: skip
 
 
 def _quota(what: str) -> str:
@@ -274,6 +294,50 @@ CATALOGUE: Final = (
             message="team-a/notebook-0 is not evicted: its disruption budget allows none",
         ),
     ),
+    _gang(
+        GangChange.WAITING, "A gang waits: too few of its pods exist, or it is not its turn, or "
+        "there is no room for all that start together.",
+        "When that begins, when the reason becomes another (other numbers are no other reason), "
+        "and when a scheduler takes over.",
+        0, "gang team-a/train waits: 6 of 8 members like train-0 fit now",
+    ),
+    _gang(
+        GangChange.RESERVED, "Every member that starts has cards in the ledger.",
+        "When that is so.", 0, "cards are reserved: 8 members may start",
+    ),
+    _gang(
+        GangChange.MISSED, "A start was given up: a member came late, or cards were lost. It waits "
+        "for its next one.",
+        "When that is so.", 0, "gang team-a/train waits: 7 of 8 members arrived: time is up",
+    ),
+    _gang(
+        GangChange.STARTED, "As many members have a node as the minimum says.",
+        "When that is so.", 8, "8 members have a node, 8 needed",
+    ),
+    _gang(
+        GangChange.BROKEN, "Some members have a node, and fewer than the minimum. The missing ones "
+        "are served before all other gangs.",
+        "When that is so.", 7, "7 of 8 members have a node",
+    ),
+    _gang(
+        GangChange.ENDED, "The gang has no pods any more.", "When that is so.", 0,
+        "it has no pods any more",
+    ),
+    EventType(
+        address=f"{ROOT}.{{cluster}}.queue.{{group}}.{{queue}}.state", type=QUEUE_STATE,
+        by="scheduler",
+        meaning="What a queue uses, what it may use, its share, and who waits in it, in numbers.",
+        when="When that changes, at most every 5 s, and again every minute.",
+        example=QueueState(
+            group="scheduling.volcano.sh", kind="Queue", name="research", share=0.25, within=2,
+            by="cards of acme", waiting_gangs=2, waiting_pods=12, waits_since=1_795_000_000.0,
+            amounts=(
+                QueueAmount(
+                    what="cards", vendor="acme", used=8, guarantee=2, deserved=4, cap=16
+                ),
+            ),
+        ),
+    ),
 )  # fmt: skip
 
 
@@ -282,5 +346,6 @@ def sample(event: EventType) -> dict[str, Any]:
     values = {
         "cluster": "default", "node": _NODE.replace(".", "_"), "vendor": "acme",
         "namespace": _NAMESPACE, "pod_uid": _UID, "plan": _PLAN,
+        "gang": "train", "group": "scheduling_volcano_sh", "queue": "research",
     }  # fmt: skip
     return {name: value for name, value in values.items() if f"{{{name}}}" in event.address}

@@ -9,6 +9,7 @@ from typing import Final
 from tessera_core.gang_scheduling.attempt import WAITING, KnownBundle
 from tessera_core.machines.gang import GangPhase
 from tessera_runtime.metrics import MetricsRegistry
+from tessera_scheduler.gang_status.queue_metrics import QueueMetrics
 
 START_S: Final = (1, 2, 5, 10, 20, 60, 300, 900, 3600, 14400, 86400)
 WAITS: Final = ("members", "turn", "room", "broken")
@@ -33,6 +34,7 @@ class GangMetrics:
 
     def __init__(self, registry: MetricsRegistry) -> None:
         """All are 0 on a replica that does not lead."""
+        self.queues = QueueMetrics(registry)
         self._phases = registry.gauge("gangs", "Gangs by phase", ("phase",))
         self._waiting = registry.gauge(
             "gangs_waiting", "Gangs that wait, by what they wait for", ("reason",)

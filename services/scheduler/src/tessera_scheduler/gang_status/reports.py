@@ -1,5 +1,5 @@
-"""Events about gangs, one a change: on the PodGroup where its status is written, else on the first
-pod that waits."""
+"""Events about gangs, one a change: on the bus, and in Kubernetes on the PodGroup where its status
+is written, else on the first pod that waits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from tessera_core.gangs.gang import GangMembers
 from tessera_core.machines.gang import GangPhase
 from tessera_runtime.kube.events import EventRecorder, ObjectRef
 from tessera_runtime.kube.timestamps import parse_time
+from tessera_scheduler.gang_status.messages import GangMessages
 from tessera_scheduler.gang_status.metrics import GangMetrics
+from tessera_schema.messages.gang_events import GangChange
 
 _NUMBERS: Final = re.compile(r"\d+")
 
 _WAITS: Final = (GangPhase.GATHERING, GangPhase.QUEUED)
+_WARNINGS: Final = (GangChange.MISSED, GangChange.BROKEN)
 
 
 class _Reported(Struct):
@@ -29,6 +32,7 @@ class _Reported(Struct):
     words: str = ""
     """Why it waits, without numbers: another number is no other reason."""
     about: ObjectRef | None = None
+    members: GangMembers | None = None
 
 
 class GangReports:
@@ -38,6 +42,7 @@ class GangReports:
         self,
         recorder: EventRecorder,
         metrics: GangMetrics,
+        messages: GangMessages,
         ref: Callable[[str], ObjectRef | None],
         why: Callable[[str], str],
     ) -> None:
@@ -45,6 +50,7 @@ class GangReports:
         gang waits."""
         self._recorder = recorder
         self._metrics = metrics
+        self._messages = messages
         self._ref = ref
         self._why = why
         self._known: dict[str, _Reported] = {}
@@ -65,6 +71,8 @@ class GangReports:
                     found[members.gang.id] = self._observed(before, members, known.attempt, now)
         for gang in self._known.keys() - found.keys():
             before = self._known[gang]
+            if before.members is not None:
+                self._messages.changed(GangChange.ENDED, before.members, "it has no pods any more")
             if before.phase is GangPhase.BROKEN and before.about is not None:
                 self._dissolved(before.about)
         self._known, self._silent = found, False
@@ -75,35 +83,27 @@ class GangReports:
         gang = members.gang
         about = self._ref(gang.id) or next(_pods(members), before.about)
         why = "" if attempt.phase in HOLDING else self._why(gang.id)
-        after = _Reported(attempt.phase, attempt.misses, _NUMBERS.sub("", why), about)
-        if about is not None and (not self._silent or after.phase in _WAITS):
-            self._changed(about, members, before, after, why)
+        after = _Reported(attempt.phase, attempt.misses, _NUMBERS.sub("", why), about, members)
+        if not self._silent or after.phase in _WAITS:
+            self._changed(members, before, after, why)
         if not self._silent:
             if after.phase is GangPhase.STARTED is not before.phase:
                 self._measure(members, now)
             self._metrics.misses.inc(max(after.misses - before.misses, 0))
         return after
 
-    def _changed(
-        self, about: ObjectRef, members: GangMembers, before: _Reported, after: _Reported, why: str
-    ) -> None:
-        record, bound = self._recorder.record, len(members.bound)
-        if after.misses > before.misses:
-            record(about, "GangMissed", why, warning=True)
-        elif after.phase is GangPhase.BROKEN and before.phase is not GangPhase.BROKEN:
-            record(
-                about, "GangBroken", f"{bound} of {members.gang.min} members have a node: {why}",
-                warning=True,
-            )  # fmt: skip
-        elif before.phase is GangPhase.BROKEN and not bound:
-            self._dissolved(about)
-        elif after.phase in _WAITS and after.words != before.words:
-            record(about, "GangWaiting", why)
-        elif after.phase in HOLDING and before.phase not in HOLDING:
-            waiting = len(members.waiting)
-            record(about, "GangReserved", f"cards are reserved: {waiting} members may start")
-        elif after.phase is GangPhase.STARTED is not before.phase:
-            record(about, "GangStarted", f"{bound} members have a node, {members.gang.min} needed")
+    def _changed(self, members: GangMembers, before: _Reported, after: _Reported, why: str) -> None:
+        change = _change(before, after)
+        dissolved = before.phase is GangPhase.BROKEN and after.phase in _WAITS and not members.bound
+        if dissolved and after.about is not None:
+            self._dissolved(after.about)
+        if change is None:
+            return
+        text = _text(change, members, why)
+        self._messages.changed(change, members, text)
+        if after.about is not None and not dissolved:
+            reason = f"Gang{change.capitalize()}"
+            self._recorder.record(after.about, reason, text, warning=change in _WARNINGS)
 
     def _dissolved(self, about: ObjectRef) -> None:
         text = "it was below its minimum, and none of its members has a node any more"
@@ -120,3 +120,30 @@ def _pods(members: GangMembers) -> Iterator[ObjectRef]:
     for member in (*members.waiting, *members.bound):
         meta = member.pod.metadata
         yield ObjectRef("Pod", meta.name, meta.namespace or "default", meta.uid)
+
+
+def _change(before: _Reported, after: _Reported) -> GangChange | None:
+    if after.misses > before.misses:
+        return GangChange.MISSED
+    if after.phase is GangPhase.BROKEN is not before.phase:
+        return GangChange.BROKEN
+    if after.phase in _WAITS and (after.words != before.words or before.phase not in _WAITS):
+        return GangChange.WAITING
+    if after.phase in HOLDING and before.phase not in HOLDING:
+        return GangChange.RESERVED
+    if after.phase is GangPhase.STARTED is not before.phase:
+        return GangChange.STARTED
+    return None
+
+
+def _text(change: GangChange, members: GangMembers, why: str) -> str:
+    bound, least = len(members.bound), members.gang.min
+    match change:
+        case GangChange.BROKEN:
+            return f"{bound} of {least} members have a node: {why}"
+        case GangChange.RESERVED:
+            return f"cards are reserved: {len(members.waiting)} members may start"
+        case GangChange.STARTED:
+            return f"{bound} members have a node, {least} needed"
+        case _:
+            return why

@@ -14,10 +14,10 @@ from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime import logs
 from tessera_runtime.kube.events import EventRecorder, ObjectRef
 from tessera_runtime.metrics import MetricsRegistry
-from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.cache.pod_reader import PodSummary
 from tessera_scheduler.cache.reflectors import ReflectorFactory, Watch
 from tessera_scheduler.environment import SchedulerEnvironment
+from tessera_scheduler.gang_status.messages import GangMessages
 from tessera_scheduler.gang_status.metrics import GangMetrics
 from tessera_scheduler.gang_status.objects import (
     GROUPS,
@@ -37,6 +37,8 @@ from tessera_scheduler.leadership.leader import Leadership
 
 GATHER_S: Final = 1.0
 """Seconds for which changes are gathered."""
+QUEUES_S: Final = 5.0
+"""Seconds between two looks at all queues."""
 _SLICE: Final = 200
 """Gangs that are looked through at a time."""
 _PROFILES: Final = {GangOrigin.VOLCANO: "volcano", GangOrigin.KOORDINATOR: "koordinator"}
@@ -76,8 +78,8 @@ def open_gang_statuses(
             settings.gangs, environment.registry, settings.webhook.schedulers
         ),
         writes=StatusWrites(environment.kube, leadership.fence, settings.kube.call_s),
-        clock=environment.monotonic_clock, recorder=environment.recorder,
-        metrics=GangMetrics(metrics),
+        recorder=environment.recorder, metrics=GangMetrics(metrics),
+        messages=GangMessages(environment.outbox, settings.bus.cluster, gangs.queues.key),
     )  # fmt: skip
 
 
@@ -91,29 +93,32 @@ class GangStatuses:
         origins: Collection[GangOrigin],
         writes: StatusWrites,
         leadership: Leadership,
-        clock: MonotonicClock,
         recorder: EventRecorder,
         metrics: GangMetrics,
+        messages: GangMessages,
     ) -> None:
         """`origins` say whose PodGroups are written."""
         self.origins = frozenset(origins)
-        self.pods = GroupPods(clock)
+        self.pods = GroupPods(gangs.clock)
         self._coordinator = gangs.coordinator
+        self._view_queues = gangs.view_queues
+        self._queues_at = float("-inf")
         self._leadership = leadership
-        self._clock = clock
+        self._clock = gangs.clock
         self._recorder = recorder
         self._groups = [StatusGroups(origin) for origin in origins]
         self._queues = StatusQueues()
         self._volcano = GangOrigin.VOLCANO in origins
         self._writer = GroupStatusWriter(
             groups=self._groups, queues=self._queues, pods=self.pods, nodes=gangs.all_nodes,
-            writes=writes, clock=clock,
+            writes=writes, clock=gangs.clock,
         )  # fmt: skip
-        self._queue_writer = QueueStatusWriter(self._queues, writes, clock)
+        self._queue_writer = QueueStatusWriter(self._queues, writes, gangs.clock)
         marks = GangOrigin.KOORDINATOR in origins
         self._timeouts = TimeoutMarks(writes) if marks else None
         self._metrics = metrics
-        self._reports = GangReports(recorder, metrics, self._ref, self._why)
+        self._messages = messages
+        self._reports = GangReports(recorder, metrics, messages, self._ref, self._why)
 
     @property
     def others(self) -> int:
@@ -149,7 +154,9 @@ class GangStatuses:
             await asyncio.sleep(GATHER_S)
             if not self._leadership.leads:
                 self._reports.forget()
+                self._messages.forget()
                 self._metrics.show((), 0)
+                self._metrics.queues.show((), 0)
                 continue
             self._report()
             if self.origins:
@@ -160,6 +167,10 @@ class GangStatuses:
         self._reports.observe(bundles, now)
         self._metrics.show(bundles, now)
         self._metrics.others.set(self.others)
+        if now >= self._queues_at + QUEUES_S:
+            self._queues_at, queues = now, self._view_queues()
+            self._messages.states(queues, now)
+            self._metrics.queues.show(queues, now)
 
     def _why(self, gang: str) -> str:
         return self._coordinator.why(gang, self._clock.time())

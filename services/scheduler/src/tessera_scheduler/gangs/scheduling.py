@@ -17,7 +17,8 @@ from tessera_core.gang_scheduling.coordinator import GangCoordinator
 from tessera_core.gang_scheduling.gate_openings import somebody_waits
 from tessera_core.gang_scheduling.queues import SchedulingQueues
 from tessera_core.gang_scheduling.registry import GangRegistry
-from tessera_core.gang_scheduling.view import members_stuck
+from tessera_core.gang_scheduling.view import QueueView, members_stuck
+from tessera_core.gang_scheduling.waiting_lines import waiting_lines
 from tessera_core.gangs.catalog import queue_named
 from tessera_core.gangs.gates import is_gated
 from tessera_core.gangs.queue_turns import cluster_totals
@@ -28,6 +29,7 @@ from tessera_core.scheduling.in_flight import InFlightPods
 from tessera_runtime import logs
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import ListWatch
+from tessera_runtime.kube.timestamps import parse_time
 from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.cache.pod_reader import PodSummary
 from tessera_scheduler.cache.reflectors import ReflectorFactory, Watch
@@ -98,7 +100,7 @@ class GangScheduling:
         self._nodes = nodes
         self.all_nodes = nodes.all
         self._leadership = leadership
-        self._clock = clock
+        self.clock = self._clock = clock
         self._settings = settings
         self._gates = gates
         self._strays: dict[str, Pod] = {}
@@ -295,6 +297,15 @@ class GangScheduling:
     def _stuck(self) -> Iterator[tuple[Pod, str]]:
         bundles, now = self.coordinator.bundles(), self._clock.time()
         return members_stuck(bundles, self.coordinator.reasons(), self.registry, now)
+
+    def view_queues(self) -> tuple[QueueView, ...]:
+        """All queues as they stand, with who waits in them, as far as this replica leads."""
+        now, coordinator = self._clock.time(), self.coordinator
+        lines = waiting_lines(
+            coordinator.bundles(), self.queues, coordinator.reasons(), self._held_by_queue,
+            lambda pod: parse_time(pod.metadata.creation_timestamp) or now, now,
+        )  # fmt: skip
+        return self.queues.view(lines, now)
 
     def why_gated(self, pod: Pod) -> str:
         """Why the gate of a pod is closed, as far as this replica decides it; empty for a pod
