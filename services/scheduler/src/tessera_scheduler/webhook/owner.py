@@ -1,6 +1,7 @@
-"""What the registrations are deleted with: a ClusterRole of the manifests. Once it is deleted, the cluster's
-garbage collector deletes what names it as owner, so that `kubectl delete -k` leaves no webhook that
-refuses pods. The role is also what lets the scheduler write them: without it none comes back."""
+"""What the registrations are deleted with: a ClusterRole of the manifests. Once it is gone, the
+cluster's garbage collector deletes what names it as owner, so that `kubectl delete -k` leaves no
+webhook that refuses pods. The role is also what lets the scheduler write them: without it none
+comes back."""
 
 from __future__ import annotations
 
