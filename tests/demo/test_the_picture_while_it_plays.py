@@ -15,6 +15,7 @@ from tessera_demo.screens.picture import PlayedMoment, picture
 from tessera_demo.screens.pod_table import pod_rows
 from tessera_runtime.bus.api import Message
 from tessera_runtime.informers.cluster_feed import ClusterFeed
+from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.messages.envelope import Envelope
 from tests.demo.closing_scene import an_evidence, nodes
 
@@ -101,3 +102,14 @@ def test_a_check_that_holds_no_longer_does_not_count() -> None:
     progress.note([Promise("runs a", "a runs", kept=True)])
     progress.decided([Promise("runs a", "a runs", kept=False)])
     assert (progress.passed, progress.promised) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("notes", "trace"),
+    [({TRACE_KEY: "00-4bf92f35-00f067aa-01"}, "4bf92f35"), ({TRACE_KEY: "no"}, ""), ({}, "")],
+)
+def test_a_pod_has_the_trace_that_it_was_given(notes: dict[str, str], trace: str) -> None:
+    seen = Observations()
+    seen.pods["a/b"] = {"metadata": {"annotations": notes}}
+    assert seen.trace_of("a/b") == trace
+    assert seen.trace_of("a/gone") == ""

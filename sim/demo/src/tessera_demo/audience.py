@@ -69,11 +69,11 @@ class JsonAudience(LogAudience):
 
     def answer(self, outcome: DemoOutcome) -> None:
         """See `Audience.answer`."""
+        lines = report.next_lines(outcome) if outcome.stays else []  # what they name is there
         sys.stdout.buffer.write(msgspec.json.encode(report.document(outcome)) + b"\n")
         sys.stdout.buffer.flush()
         for promise in outcome.promises:
             if not promise.kept:
                 print_notice(f"BROKEN {promise.text}: {promise.measured}")
-        if outcome.stays:
-            for line in report.next_lines(outcome):
-                print_notice(f"  {line}")
+        for line in lines:
+            print_notice(f"  {line}")

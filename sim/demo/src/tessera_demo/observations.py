@@ -20,6 +20,7 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.reflector import ListWatch, Reflector, WatchEventType
 from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.messages.device_reports import ContainerUse, decode_usage
 from tessera_schema.subjects import ROOT
 
@@ -124,6 +125,12 @@ class Observations:
         """The steps of a pod's allocation that were published, in order, each once."""
         mine = (t for t in self.messages if f".{uid}." in t.subject)
         return list(dict.fromkeys(t.subject.rpartition(".")[2] for t in mine))
+
+    def trace_of(self, name: str) -> str:
+        """The id of a pod's trace, of the W3C trace context that it was given; empty = it has
+        none."""
+        notes = self.pods.get(name, {}).get("metadata", {}).get("annotations", {})
+        return str([*notes.get(TRACE_KEY, "").split("-"), ""][1])
 
     def _measure(self, use: ContainerUse) -> None:
         measured = self.measured.setdefault((use.uid, use.container), ObservedUse())

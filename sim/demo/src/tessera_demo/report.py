@@ -4,7 +4,8 @@ seen."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from tessera_cli.place.json_output import number
 from tessera_demo.containers import container_record
@@ -16,9 +17,12 @@ from tessera_demo.scenario import name_of
 from tessera_demo.screens.closing import ClosingFacts
 from tessera_demo.screens.picture import PlayedMoment
 from tessera_demo.screens.pod_table import pod_rows
+from tessera_demo.screens.waterfall import waterfall
 from tessera_demo.stage import DemoStage
 from tessera_schema.grants import Grant
 from tessera_schema.verdicts import Verdict
+
+_TRACE_WIDTH: Final = 120
 
 
 def next_lines(outcome: DemoOutcome) -> list[str]:
@@ -32,9 +36,23 @@ def next_lines(outcome: DemoOutcome) -> list[str]:
         "tessera explain too-large-for-now -n hami",
         f"tessera events --url {stage.nats.url}",
         "tessera quota -A", "tessera plan list", "kubectl get pods -A -o wide",
+        f"less {write_traces(outcome)}",
         f"console: {outcome.progress.console}",
         "Ctrl-C here ends it",
     ]  # fmt: skip
+
+
+def write_traces(outcome: DemoOutcome) -> Path:
+    """Every pod's trace as a waterfall, in a file of the demo's folder. Raises OSError."""
+    stage, lines = outcome.stage, list[str]()
+    seen = outcome.progress.seen
+    for name in sorted(seen.pods):
+        spans = stage.collector.trace(seen.trace_of(name))
+        if spans:
+            lines += [name, *(line.plain for line in waterfall(spans, _TRACE_WIDTH, bar="█"))]
+    file = stage.folder / "traces.txt"
+    file.write_text("".join(f"{line}\n" for line in lines))
+    return file
 
 
 def closing_facts(outcome: DemoOutcome) -> ClosingFacts:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -30,6 +28,7 @@ from tessera_demo.acts.quota import path_of, play_quota
 from tessera_demo.api_objects import insist
 from tessera_demo.console import start_console
 from tessera_demo.containers import inside
+from tessera_demo.hook_build import build_hook
 from tessera_demo.interruption import endings
 from tessera_demo.observations import Observations, follow_cards, follow_messages, follow_pods
 from tessera_demo.progress import Progress
@@ -46,7 +45,7 @@ from tessera_runtime.errors import ApiRefused, TesseraError
 from tessera_runtime.informers.cluster_feed import ClusterFeed
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Verb
-from tessera_schema.annotation_keys import CARDS_PREFIX, TRACE_KEY
+from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.endpoints.visibility import Meta, PodExplanation
 from tessera_schema.subjects import usage
 
@@ -58,10 +57,6 @@ _JANITOR_S: Final = 35.0
 """Seconds for the process that removes the folder where the demo cannot."""
 _SOCKET_MOST: Final = 107
 """Bytes of a unix socket's path, without its NUL."""
-
-
-class NoCompiler(CommandError):
-    """The hook cannot be built; the message says what is missing."""
 
 
 class DemoOutcome(Struct, frozen=True):
@@ -154,26 +149,6 @@ def _check_length(folder: Path, scene: Scenario) -> None:
             "TMPDIR", str(folder.parent), f"a socket's path below it has {length} characters, the "
             f"system takes {_SOCKET_MOST}: set a shorter one, such as /tmp",
         )  # fmt: skip
-
-
-def build_hook(say: Callable[[str], None]) -> Path:
-    """The folder with the hook library and the simulated driver, built if need be. Raises
-    NoCompiler."""
-    source = Path(__file__).parents[4] / "libs" / "hook"
-    if not (source / "Makefile").exists():
-        raise NoCompiler("the demo runs from a clone of Tessera: libs/hook is not there")
-    make = shutil.which("make")
-    if make is None or shutil.which("cc") is None:
-        raise NoCompiler("the demo builds the hook library: install make and a C compiler")
-    if not (source / "build" / "tessera-work").exists():
-        say("building the hook library and the simulated driver")
-    command = [make, "-s", "-C", str(source), "all"]
-    with (source / "Makefile").open() as alone:
-        fcntl.flock(alone, fcntl.LOCK_EX)  # others may build here, too
-        made = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  (fixed arguments)
-    if made.returncode:
-        raise NoCompiler(f"the hook library cannot be built: {made.stderr.strip()[-1500:]}")
-    return source / "build"
 
 
 async def _act(
@@ -382,8 +357,6 @@ async def _explained(stage: DemoStage, namespace: str, name: str) -> PodExplanat
 
 def _trace(stage: DemoStage, seen: Observations) -> tuple[str, Sequence[Collected]]:
     """The longest trace among the pods that run, and whose it is."""
-    found: list[tuple[str, Sequence[Collected]]] = [("", ())]
-    for name in evaluating.expected(stage.scene.pods):
-        notes = seen.pods.get(name, {}).get("metadata", {}).get("annotations", {})
-        found.append((name, stage.collector.trace(notes.get(TRACE_KEY, "--").split("-")[1])))
+    names = evaluating.expected(stage.scene.pods)
+    found = [(name, stage.collector.trace(seen.trace_of(name))) for name in names]
     return max(found, key=lambda named: len(named[1]))

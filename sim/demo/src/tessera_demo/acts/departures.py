@@ -60,7 +60,7 @@ def best_effort_promises(seen: Sequence[Departure]) -> list[Promise]:
             "best-effort leaves",
             f"it is off its cores within {OFF_S * 1000:g} ms of the owner's launch",
             off is not None and off <= OFF_S, measured,
-            brief=f"best-effort work had {lives:.0f} %, and left {off or 0:.2f} s after a launch",
+            brief=f"best-effort had {lives:.0f} %, off after {(off or 0) * 1000:.0f} ms",
         ),
     ]  # fmt: skip
 

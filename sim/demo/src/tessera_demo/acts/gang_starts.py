@@ -34,7 +34,7 @@ def gang_promises(seen: Sequence[GangMoment], members: int) -> list[Promise]:
             f"two gangs of {members}, of which the cards take one at a time, start whole, one "
             "after the other",
             len(times) == 2 and not both, said,
-            brief=f"two gangs of {members} on {members} cards: one whole, then the other",
+            brief=f"two gangs of {members} on {members} cards: one, then the other",
         ),
         Promise(
             "gangs in-part",

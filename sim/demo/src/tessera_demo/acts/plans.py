@@ -121,7 +121,8 @@ class Play:
                 await self._runs(waits, *self._kept)
                 if plan.status.phase is PlanPhase.DONE:
                     by, why = plan.spec.decided_by or how, plan.spec.reason
-                    brief = f"a plan moved a pod for {waits}: {why.rpartition('; ')[2]}"
+                    worth = why.rpartition("; ")[2].replace(" are", "").partition(" within")[0]
+                    brief = f"a plan moved a pod: {worth}" if by_hand else ""
                     return Promise(check, text, kept=True, measured=f"{by}: {why}", brief=brief)
         return Promise(check, text, kept=False, measured="; ".join(steps))
 
