@@ -25,6 +25,7 @@ from tessera_cli.completion import PROGRAM, candidates, completion_parser
 from tessera_cli.errors import USAGE_ERROR, CommandError, NoDemo, UsageError
 from tessera_cli.explain.command import explain_parser
 from tessera_cli.listings.command import listing_parsers
+from tessera_cli.local_run.command import local_parsers
 from tessera_cli.place.command import place_parser
 from tessera_cli.plan.command import plan_parser
 from tessera_cli.report.command import report_parser
@@ -125,6 +126,7 @@ def command_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     place_parser(commands, os.environ)
     _demo_parser(commands)
+    local_parsers(commands, os.environ)
     explain_parser(commands, os.environ)
     top_parser(commands, os.environ)
     listing_parsers(commands, os.environ)

@@ -1,0 +1,1 @@
+"""One machine without Kubernetes: `tessera run`, `ps` and `share`."""

@@ -1,0 +1,18 @@
+"""`as_user.py UID WORD...` runs the command as another user: an interpreter that only root may read
+is loaded before."""
+
+import os
+import sys
+
+from tessera_cli.__main__ import run
+from tessera_cli.local_run import amounts, ps
+from tessera_cli.local_run import run as starting
+
+LOADED = (amounts, ps, starting)
+
+if __name__ == "__main__":
+    uid = int(sys.argv[1])
+    os.setgroups([])
+    os.setgid(uid)
+    os.setuid(uid)
+    sys.exit(run(sys.argv[2:]))
