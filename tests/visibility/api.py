@@ -14,12 +14,14 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
+from tessera_core.gang_scheduling.view import QueueView
 from tessera_embedded.apiserver import AuthenticatedUser, Rule
 from tessera_runtime.http.server import HttpSettings
 from tessera_scheduler.explain.explanation import Explainer
 from tessera_scheduler.visibility import VisibilitySettings, open_visibility
 from tessera_scheduler.webhook.certificates import CertificateSettings
 from tessera_scheduler.webhook.settings import WebhookSettings
+from tessera_schema.endpoints.queue_states import QUEUES_PLURAL
 from tessera_schema.endpoints.visibility import (
     GROUP,
     PLURAL,
@@ -31,12 +33,12 @@ from tests.contract.certificates import Authority, Pair
 from tests.visibility.ledger import REGISTRY, Scheduler
 
 EDIT = (
-    Rule(("get", "list"), (PLURAL,), groups=(GROUP,), namespaces=("team",)),
+    Rule(("get", "list"), (PLURAL, QUEUES_PLURAL), groups=(GROUP,), namespaces=("team",)),
     Rule(("get", "list"), ("pods",), namespaces=("team",)),
 )
 """What the role `edit` in one namespace amounts to, as far as this goes."""
 ALL = (
-    Rule(("get", "list"), (PLURAL,), groups=(GROUP,)),
+    Rule(("get", "list"), (PLURAL, QUEUES_PLURAL), groups=(GROUP,)),
     Rule(("get", "list"), ("pods",)),
 )
 AUTH = "/api/v1/namespaces/kube-system/configmaps"
@@ -53,6 +55,7 @@ class Plane(Scheduler):
             self.store.access.give(f"{user}-token", AuthenticatedUser(user), rules)
         self.publish(self.authority)
         self.leader = ""
+        self.queues: Sequence[QueueView] | None = ()
 
     def publish(self, authority: Authority, names: Sequence[str] = ("front-proxy-client",)) -> None:
         """Write which clients the cluster lets speak for others."""
@@ -166,7 +169,7 @@ async def asking(
     webhook = WebhookSettings(certificate=CertificateSettings(cert_file=cert, key_file=key))
     async with open_visibility(
         wanted, webhook, kube=plane.kube, namespace="tessera-system", explainer=explainer,
-        metrics=plane.metrics,
+        metrics=plane.metrics, queues=lambda: plane.queues,
     ) as listening:  # fmt: skip
         assert listening is not None
         server = ApiServer(listening.url, plane.folder)

@@ -80,7 +80,8 @@ async def test_what_is_served_can_be_found_out(plane: Plane) -> None:
         assert [g["name"] for g in groups] == [GROUP]
         [version] = (await api.get(f"/apis/{GROUP}")).body["versions"]
         assert version["version"] == VERSION
-        [kind] = (await api.get(ROOT)).body["resources"]
+        kind, queues = (await api.get(ROOT)).body["resources"]
+        assert (queues["name"], queues["verbs"]) == ("queuestates", ["list"])
         assert (kind["name"], kind["kind"], kind["namespaced"]) == (PLURAL, "PodExplanation", True)
         assert kind["verbs"] == ["get", "list"]
         assert (await api.get("/openapi/v2")).status == 200

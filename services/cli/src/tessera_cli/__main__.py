@@ -28,6 +28,7 @@ from tessera_cli.listings.command import listing_parsers
 from tessera_cli.local_run.command import local_parsers
 from tessera_cli.place.command import place_parser
 from tessera_cli.plan.command import plan_parser
+from tessera_cli.queue.command import queue_parser
 from tessera_cli.report.command import report_parser
 from tessera_cli.text import printable
 from tessera_cli.top.command import top_parser
@@ -132,6 +133,7 @@ def command_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     listing_parsers(commands, os.environ)
     _events_parser(commands)
     _quota_parser(commands)
+    queue_parser(commands, os.environ)
     plan_parser(commands, os.environ)
     check_parser(commands, os.environ)
     report_parser(commands, os.environ)

@@ -103,6 +103,7 @@ async def serve(environment: ServiceEnvironment[SchedulerSettings], shell: Servi
             open_visibility(
                 settings.visibility, settings.webhook, kube=kube, namespace=settings.namespace,
                 explainer=explainer, metrics=metrics, ports=ports,
+                queues=None if scheduler.gangs is None else scheduler.gangs.queues_led,
             ),
             open_watchdog(blocked.inc),
         ):  # fmt: skip

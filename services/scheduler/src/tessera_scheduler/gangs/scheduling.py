@@ -307,6 +307,10 @@ class GangScheduling:
         )  # fmt: skip
         return self.queues.view(lines, now)
 
+    def queues_led(self) -> tuple[QueueView, ...] | None:
+        """The same; None on a replica that does not lead."""
+        return self.view_queues() if self._leadership.leads else None
+
     def why_gated(self, pod: Pod) -> str:
         """Why the gate of a pod is closed, as far as this replica decides it; empty for a pod
         without one."""

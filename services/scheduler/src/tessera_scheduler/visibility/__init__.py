@@ -23,7 +23,7 @@ from tessera_runtime.kube.api import Kube
 from tessera_runtime.metrics import MetricsRegistry as Metrics
 from tessera_scheduler.explain.explanation import Explainer
 from tessera_scheduler.visibility.apiservice import Address
-from tessera_scheduler.visibility.handler import Visibility
+from tessera_scheduler.visibility.handler import QueueSource, Visibility
 from tessera_scheduler.visibility.registration import ApiServiceReconciler
 from tessera_scheduler.visibility.settings import VisibilitySettings
 from tessera_scheduler.webhook.certificates import open_certificates
@@ -42,9 +42,11 @@ async def open_visibility(
     explainer: Explainer,
     metrics: Metrics,
     ports: server.PortReporter = server.NO_PORTS,
+    queues: QueueSource | None = None,
 ) -> AsyncGenerator[server.HttpServer | None]:
     """Serve it over TLS, with the webhook's certificate, and have the API server pass requests on,
-    until left; None where it is not enabled. The Service is in `namespace`.
+    until left; None where it is not enabled. The Service is in `namespace`; without `queues` there
+    are none.
 
     Raises BadSettings and what `open_certificates` raises. That a cluster passes nothing on is
     logged, and checked again.
@@ -58,7 +60,7 @@ async def open_visibility(
     try:
         trusted = Path(folder.name) / "front-proxy.pem"
         await asyncio.to_thread(atomic_write.replace, trusted, b"", 0o600)
-        visibility = Visibility(kube, explainer, settings, metrics)
+        visibility = Visibility(kube, explainer, settings, metrics, queues)
         certificates = open_certificates(
             kube, namespace, webhook.registration.names(namespace), webhook.certificate,
             explainer.clock,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tessera_schema.endpoints.queue_states import QUEUES_KIND, QUEUES_PLURAL
 from tessera_schema.endpoints.visibility import API_VERSION, GROUP, KIND, PLURAL, VERSION
 
 _VERSION: Final = {"groupVersion": API_VERSION, "version": VERSION}
@@ -21,6 +22,9 @@ DOCUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
         "resources": [{
             "name": PLURAL, "singularName": KIND.lower(), "namespaced": True, "kind": KIND,
             "verbs": ["get", "list"], "shortNames": ["podexp"],
+        }, {
+            "name": QUEUES_PLURAL, "singularName": QUEUES_KIND.lower(), "namespaced": True,
+            "kind": QUEUES_KIND, "verbs": ["list"],
         }],
     },
     "/openapi/v2": {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
+from tessera_core.gang_scheduling.view import QueueView
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiExpired, ApiNotFound, ApiRefused, TesseraError
 from tessera_runtime.kube import paths
@@ -27,9 +28,11 @@ from tessera_scheduler.visibility import tables
 from tessera_scheduler.visibility.discovery import DOCUMENTS
 from tessera_scheduler.visibility.front_proxy import NOBODY, FrontProxy
 from tessera_scheduler.visibility.pod_explanations import brief, whole
+from tessera_scheduler.visibility.queue_states import listed_queues
 from tessera_scheduler.visibility.reviews import Action, Reviews
 from tessera_scheduler.visibility.settings import USER_MOST, VisibilitySettings
 from tessera_scheduler.visibility.statuses import StatusRefusal, forbidden, no_such_pod
+from tessera_schema.endpoints.queue_states import QUEUES_PLURAL
 from tessera_schema.endpoints.visibility import (
     GROUP,
     PLURAL,
@@ -81,6 +84,8 @@ class _Pods(Struct, frozen=True):
 
 _pod_conditions: Final = decoder(_PodConditions)
 _pods: Final = decoder(_Pods)
+QueueSource = Callable[[], Sequence[QueueView] | None]
+"""Gives the queues as they stand; None on a replica that does not lead."""
 _Answer = Callable[[web.Request, Caller], Awaitable[web.Response]]
 
 
@@ -88,12 +93,18 @@ class Visibility:
     """Answers the requests that the API server passes on."""
 
     def __init__(
-        self, kube: Kube, explainer: Explainer, settings: VisibilitySettings, metrics: Metrics
+        self,
+        kube: Kube,
+        explainer: Explainer,
+        settings: VisibilitySettings,
+        metrics: Metrics,
+        queues: QueueSource | None = None,
     ) -> None:
         """Made inside the event loop that serves it. Until `proxy` is set, every request is
-        refused."""
+        refused. `queues` is None where no queues are followed."""
         self.proxy: FrontProxy = NOBODY
         self._kube, self._explainer, self._settings = kube, explainer, settings
+        self._queues = queues
         self._reviews = Reviews(kube, explainer.clock.time, settings.review_s)
         self._turns = asyncio.Semaphore(settings.at_once)
         self._here: Counter[str] = Counter()
@@ -110,6 +121,11 @@ class Visibility:
             web.get(f"{ROOT}/{PLURAL}", partial(self._handle, self._list)),
             web.get(of_namespace, partial(self._handle, self._list)),
             web.get(f"{of_namespace}/{{name}}", partial(self._handle, self._get)),
+            web.get(f"{ROOT}/{QUEUES_PLURAL}", partial(self._handle, self._list_queues)),
+            web.get(
+                f"{ROOT}/namespaces/{{namespace}}/{QUEUES_PLURAL}",
+                partial(self._handle, self._list_queues),
+            ),
             web.route("*", "/{path:.*}", partial(self._handle, _nothing)),
         ]
 
@@ -153,12 +169,15 @@ class Visibility:
             )
         return caller
 
-    async def _must(self, caller: Caller, verb: str, namespace: str, name: str = "") -> None:
+    async def _must(
+        self, caller: Caller, verb: str, namespace: str, name: str = "", resource: str = PLURAL
+    ) -> None:
         action = Action(
-            verb=verb, group=GROUP, version=VERSION, resource=PLURAL, namespace=namespace, name=name
-        )
+            verb=verb, group=GROUP, version=VERSION, resource=resource, namespace=namespace,
+            name=name,
+        )  # fmt: skip
         if not await self._reviews.allowed(caller, action):
-            raise forbidden(caller.username, verb, namespace, name)
+            raise forbidden(caller.username, verb, namespace, name, resource)
 
     async def _get(self, request: web.Request, caller: Caller) -> web.Response:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
@@ -212,6 +231,21 @@ class Visibility:
         if tables.wanted(request.headers.get("Accept", "")):
             return _sent(tables.table(found, metadata))
         return _sent(PodExplanationList(metadata=metadata, items=tuple(found)))
+
+    async def _list_queues(self, request: web.Request, caller: Caller) -> web.Response:
+        namespace = request.match_info.get("namespace", "")
+        if _truth(request, "watch"):
+            raise StatusRefusal(405, f"{QUEUES_PLURAL} cannot be watched: list them again")
+        await self._must(caller, "list", namespace, resource=QUEUES_PLURAL)
+        if self._queues is None:
+            text = "no queues are followed: set TESSERA_GANGS_SCHEDULING=on at the scheduler"
+            raise StatusRefusal(404, text)
+        views = self._queues()
+        if views is None:
+            raise StatusRefusal(503, "this replica does not lead: try again", retry_s=AGAIN_S)
+        async with self._turns:
+            found = await listed_queues(views, namespace, partial(self._reviews.visible, caller))
+        return _sent(found)
 
 
 async def _document(request: web.Request, _: Caller) -> web.Response:

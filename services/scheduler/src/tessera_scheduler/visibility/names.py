@@ -43,7 +43,7 @@ class DraftAnswer(Struct, frozen=True, kw_only=True):
         visible = await may_name(dict.fromkeys(self._namespaces()))
         advice = "" if self.advice is None else _advice(self.advice, visible)
         nodes = tuple(_node(node, visible) for node in self.found.nodes)
-        preemption = _named(self.found.preemption, visible)
+        preemption = without_names(self.found.preemption, visible)
         return replace(self.found, advice=advice, nodes=nodes, preemption=preemption)
 
     def _namespaces(self) -> Iterator[str]:
@@ -84,10 +84,10 @@ def _node(node: visibility.NodeState, visible: Collection[str]) -> visibility.No
 def _reason(reason: visibility.ReasonText, visible: Collection[str]) -> visibility.ReasonText:
     if reason.reason not in _NAMING:
         return reason
-    return replace(reason, message=_named(reason.message, visible))
+    return replace(reason, message=without_names(reason.message, visible))
 
 
-def _named(text: str, visible: Collection[str]) -> str:
+def without_names(text: str, visible: Collection[str]) -> str:
     """The text without the names of pods that the caller may not read."""
 
     def named(match: re.Match[str]) -> str:

@@ -42,14 +42,17 @@ class StatusRefusal(Exception):
         )  # fmt: skip
 
 
-def forbidden(user: str, verb: str, namespace: str, name: str) -> StatusRefusal:
+def forbidden(
+    user: str, verb: str, namespace: str, name: str, resource: str = PLURAL
+) -> StatusRefusal:
     """As the API server says it, with the role that would do."""
     what = f' "{name}"' if name else ""
     where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
     return StatusRefusal(
         403,
-        f'{PLURAL}.{GROUP}{what} is forbidden: User "{user}" cannot {verb} resource "{PLURAL}" in '
-        f'API group "{GROUP}" {where}: one of the roles view, edit and admin allows it',
+        f'{resource}.{GROUP}{what} is forbidden: User "{user}" cannot {verb} resource '
+        f'"{resource}" in API group "{GROUP}" {where}: one of the roles view, edit and admin '
+        "allows it",
         name,
     )
 

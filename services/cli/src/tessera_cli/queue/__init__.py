@@ -1,0 +1,1 @@
+"""`tessera queue`: queues, what they use, and who waits in them."""
