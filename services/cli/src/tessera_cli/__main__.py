@@ -2,9 +2,10 @@
 
 Exit status of `place`: 0 all pods are placed or ask for nothing, 2 some are not or (where cards are
 shown) what was read of them is not clear, 1 bad input. Of `demo`: 0 every promise was kept, 2 some
-were not, 1 it could not be played. Of `check`: 0 no check failed, 1 one did. A wrong call is 1 of
-older commands, 2 of those that say so (`errors.USAGE_ERROR`). What a command needs is imported when
-it runs: `place` does not pay for the demo.
+were not, 1 it could not be played. Of `check`: 0 no check failed, 1 one did. Of `migrate`: 0
+nothing is in the way, 1 something is. A wrong call is 1 of older commands, 2 of those that say so
+(`errors.USAGE_ERROR`). What a command needs is imported when it runs: `place` does not pay for the
+demo.
 Nothing but the answer goes to standard output.
 """
 
@@ -26,6 +27,7 @@ from tessera_cli.errors import USAGE_ERROR, CommandError, NoDemo, UsageError
 from tessera_cli.explain.command import explain_parser
 from tessera_cli.listings.command import listing_parsers
 from tessera_cli.local_run.command import local_parsers
+from tessera_cli.migrate.command import migrate_parser
 from tessera_cli.place.command import place_parser
 from tessera_cli.plan.command import plan_parser
 from tessera_cli.queue.command import queue_parser
@@ -136,6 +138,7 @@ def command_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     queue_parser(commands, os.environ)
     plan_parser(commands, os.environ)
     check_parser(commands, os.environ)
+    migrate_parser(commands, os.environ)
     report_parser(commands, os.environ)
     completion_parser(commands, parser)
     return parser

@@ -51,6 +51,10 @@ class CompetingSystem(Struct, frozen=True, kw_only=True):
     remedy: str = ""
     """Command that removes it from nodes: `{namespace}` and `{name}` are the DaemonSet's, `{nodes}`
     those on which an agent runs as well."""
+    leaves: str = ""
+    """Command that takes it off one node: `{namespace}` and `{name}` as above, `{node}`."""
+    returns: str = ""
+    """Command that puts it back there."""
 
 
 class MonitoringSpec(Struct, frozen=True, kw_only=True):

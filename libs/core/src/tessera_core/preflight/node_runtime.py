@@ -177,7 +177,7 @@ def competing_plugins(cluster: InstallationSnapshot) -> Iterator[Outcome]:
     """No other device plugin or DRA driver hands out cards on the nodes of Tessera's agents."""
     problems = []
     for daemonset in cluster.daemonsets:
-        system = _system_of(cluster, daemonset)
+        system = system_of(cluster, daemonset)
         if system is None or daemonset.part:
             continue
         nodes = [node.name for node in filter(daemonset.selector, cluster.card_nodes)]
@@ -194,7 +194,8 @@ def competing_plugins(cluster: InstallationSnapshot) -> Iterator[Outcome]:
     yield from or_ok(problems, "no other plugin hands out cards on nodes with an agent")
 
 
-def _system_of(cluster: InstallationSnapshot, daemonset: WorkloadFacts) -> CompetingSystem | None:
+def system_of(cluster: InstallationSnapshot, daemonset: WorkloadFacts) -> CompetingSystem | None:
+    """The other system whose plugin this DaemonSet runs."""
     images = [container.image for container in daemonset.all_containers]
     owners = {owner.kind for owner in daemonset.metadata.owner_references}
     for system in cluster.competing_systems:

@@ -177,33 +177,65 @@ def _words(card: CardReading, other: str) -> tuple[str, ...]:
 
 
 _DELETE_DAEMONSET: Final = "kubectl -n {namespace} delete daemonset {name}"
+_KEEP_OFF: Final = (
+    "kubectl -n {namespace} patch daemonset {name} --type merge -p "
+    '\'{{"spec":{{"template":{{"spec":{{"affinity":{{"nodeAffinity":{{'
+    '"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[{{"matchExpressions":['
+    '{{"key":"tessera.dev/cards","operator":"DoesNotExist"}}]}}]}}}}}}}}}}}}}}\' && '
+    "kubectl label nodes {node} tessera.dev/cards=nvidia --overwrite"
+)
+_LET_BACK: Final = "kubectl label nodes {node} tessera.dev/cards-"
 _COMPETING_SYSTEMS: Final = (
     CompetingSystem(
         name="NVIDIA's device plugin, which the GPU operator runs",
         images=("k8s-device-plugin",),
         owner="ClusterPolicy",
         remedy="kubectl label nodes {nodes} nvidia.com/gpu.deploy.device-plugin=false --overwrite",
+        leaves="kubectl label nodes {node} nvidia.com/gpu.deploy.device-plugin=false --overwrite",
+        returns="kubectl label nodes {node} nvidia.com/gpu.deploy.device-plugin=true --overwrite",
     ),
     CompetingSystem(
-        name="NVIDIA's device plugin", images=("k8s-device-plugin",), remedy=_DELETE_DAEMONSET
+        name="NVIDIA's device plugin",
+        images=("k8s-device-plugin",),
+        remedy=_DELETE_DAEMONSET,
+        leaves=_KEEP_OFF,
+        returns=_LET_BACK,
     ),
     CompetingSystem(
         name="HAMi",
         images=("projecthami/hami", "4pdosc/k8s-vdevice"),
         webhooks=("vgpu.hami.io",),
         remedy="kubectl label nodes {nodes} tessera.dev/cards=nvidia gpu- --overwrite",
+        leaves="kubectl label nodes {node} tessera.dev/cards=nvidia gpu- --overwrite",
+        returns="kubectl label nodes {node} gpu=on tessera.dev/cards- --overwrite",
     ),
     CompetingSystem(
         name="Volcano's device plugin",
         images=("volcano-vgpu-device-plugin", "volcano-device-plugin"),
         remedy=_DELETE_DAEMONSET,
-    ),
-    CompetingSystem(name="GPU Manager", images=("gpu-manager",), remedy=_DELETE_DAEMONSET),
-    CompetingSystem(
-        name="Alibaba's gpushare plugin", images=("k8s-gpushare-plugin",), remedy=_DELETE_DAEMONSET
+        leaves=_KEEP_OFF,
+        returns=_LET_BACK,
     ),
     CompetingSystem(
-        name="NVIDIA's DRA driver", images=("k8s-dra-driver",), remedy=_DELETE_DAEMONSET
+        name="GPU Manager",
+        images=("gpu-manager",),
+        remedy=_DELETE_DAEMONSET,
+        leaves=_KEEP_OFF,
+        returns=_LET_BACK,
+    ),
+    CompetingSystem(
+        name="Alibaba's gpushare plugin",
+        images=("k8s-gpushare-plugin",),
+        remedy=_DELETE_DAEMONSET,
+        leaves=_KEEP_OFF,
+        returns=_LET_BACK,
+    ),
+    CompetingSystem(
+        name="NVIDIA's DRA driver",
+        images=("k8s-dra-driver",),
+        remedy=_DELETE_DAEMONSET,
+        leaves=_KEEP_OFF,
+        returns=_LET_BACK,
     ),
 )
 """By the images of their manifests and charts. A label of its own keeps the agent on a node that
