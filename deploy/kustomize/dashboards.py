@@ -117,6 +117,13 @@ GANGS: Final = (
     one("Starts given up, a second", "sum(rate(tessera_scheduler_gang_misses_total[5m]))"),
     one("Statuses that another scheduler writes (0)",
         "max(tessera_scheduler_gang_status_other_writers)"),
+    one("Cards used by queues",
+        'max by (group, queue, vendor) (tessera_scheduler_queue_used{resource="cards"})',
+        "{{queue}} {{vendor}}"),
+    one("Pods that wait in queues", "max by (group, queue) (tessera_scheduler_queue_waiting_pods)",
+        "{{queue}}"),
+    one("Longest wait in queues",
+        "max by (group, queue) (tessera_scheduler_queue_longest_wait_seconds)", "{{queue}}", "s"),
 )  # fmt: skip
 DASHBOARDS: Final[Mapping[str, tuple[Panel, ...]]] = {
     "cluster": CLUSTER,

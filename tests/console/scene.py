@@ -4,8 +4,8 @@ the pictures of the documentation."""
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -14,12 +14,17 @@ from msgspec.structs import replace
 from tessera_console.main import RunningConsole, open_console
 from tessera_console.rights import ConsoleCaller
 from tessera_console.settings import ConsoleSettings, StreamSettings
+from tessera_core.gang_scheduling.view import QueueView
 from tessera_core.registry.registry import load
 from tessera_embedded.apiserver.access import MASTERS, Rule
 from tessera_embedded.apiserver.http_types import AuthenticatedUser
 from tessera_runtime.clock import SystemClock
+from tessera_runtime.errors import ApiForbidden
+from tessera_runtime.kube.api import Verb
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.service import ServiceEnvironment
+from tessera_scheduler.visibility.queue_states import listed_queues
+from tessera_schema.endpoints.queue_states import QUEUES_PLURAL
 from tessera_schema.grants import Grant
 from tessera_schema.messages.allocation_events import (
     AllocationEvent,
@@ -66,6 +71,7 @@ class Scene:
         self.bus = FakeBus()
         self.kube = FakeKube(self.store)
         self.pods: dict[str, Json] = {}
+        self.queues: Sequence[QueueView] = ()
         self._sequence = 0
         access = self.store.access
         everybody = ("system:authenticated",)
@@ -142,6 +148,29 @@ class Scene:
         await self.bus.publish(subject(CLUSTER, event), envelope, encode_event(event))
 
 
+class AggregatedKube(FakeKube):
+    """An API server that passes on what the scheduler answers about queues."""
+
+    def __init__(self, scene: Scene, user: AuthenticatedUser) -> None:
+        super().__init__(scene.store, user=user)
+        self._scene = scene
+
+    async def call(self, verb: Verb, path: str, **more: Any) -> bytes:
+        if not path.endswith(f"/{QUEUES_PLURAL}"):
+            return await super().call(verb, path, **more)
+        found = await listed_queues(self._scene.queues, "", self._readable)
+        return msgspec.json.encode(found)
+
+    async def _readable(self, namespaces: Iterable[str]) -> frozenset[str]:
+        """Those whose pods the user may list."""
+        found = set()
+        for namespace in namespaces:
+            with suppress(ApiForbidden):
+                await super().call(Verb.GET, f"/api/v1/namespaces/{namespace}/pods")
+                found.add(namespace)
+        return frozenset(found)
+
+
 SETTINGS: Final = ConsoleSettings(
     kube=KubeSettings(watch_s=100_000, silence_s=200_000), stream=StreamSettings(every_s=0.2),
     answers_s=0.2, look_s=0.2,
@@ -157,7 +186,7 @@ async def a_console(
     @asynccontextmanager
     async def kube_of(caller: ConsoleCaller) -> AsyncGenerator[FakeKube]:
         user = scene.store.access.user_of(caller.token)
-        yield FakeKube(scene.store, user=user) if user is not None else scene.kube
+        yield scene.kube if user is None else AggregatedKube(scene, user)
 
     environment = ServiceEnvironment(
         kube=scene.kube, bus=scene.bus, clock=scene.clock, registry=REGISTRY,

@@ -33,7 +33,16 @@ pytestmark = [
     pytest.mark.skipif(binary() is None, reason="needs Chromium: apt-get install chromium"),
 ]
 OPEN = replace(SETTINGS, access="open")
-PLACES = ("/cards", "/cards?color=use", "/waiting", "/card/gpu-1/3", "/quotas", "/plans", "/events")
+PLACES = (
+    "/cards",
+    "/cards?color=use",
+    "/waiting",
+    "/card/gpu-1/3",
+    "/quotas",
+    "/queues",
+    "/plans",
+    "/events",
+)
 FRAMES = """new Promise((done) => {
   const times = []; let last = performance.now(); let at = 0;
   const end = document.documentElement.scrollHeight - innerHeight;

@@ -22,6 +22,7 @@ from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.credentials import CallerCredentials, open_credentials
 from tessera_runtime.kube.lists import pages
 from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.endpoints.queue_states import QUEUES_PLURAL
 from tessera_schema.endpoints.visibility import (
     GROUP,
     PLURAL,
@@ -107,6 +108,13 @@ async def explanation(kube: Kube, namespace: str, name: str) -> bytes:
     return await kube.call(
         Verb.GET, paths.in_group(GROUP, VERSION, PLURAL, namespace=namespace, name=name)
     )
+
+
+async def queues(kube: Kube, namespace: str) -> bytes:
+    """The scheduler's whole answer about queues, by the caller's rights in a namespace; empty = in
+    all. Raises as `Kube.call` does."""
+    path = paths.in_group(GROUP, VERSION, QUEUES_PLURAL, namespace=namespace)
+    return await kube.call(Verb.GET, path)
 
 
 async def decide(

@@ -6,6 +6,7 @@ GET  /api/stream                    the whole state, then differences, as server
 GET  /api/pods/NAMESPACE/NAME       a pod's shares, and its last hour
 GET  /api/cards/NODE/INDEX          a card, and its last hour
 GET  /api/explanations/NAMESPACE/NAME   why a pod waits, as `tessera explain` has it
+GET  /api/queues                    queues and who waits in them, as `tessera queue` has it
 POST /api/plans/NAME/decision       approve or decline a plan
 """
 
@@ -34,7 +35,7 @@ from tessera_schema.json_codec import decoder
 from tessera_schema.plans import PlanPhase
 from tessera_schema.version import VERSION
 
-PLACES: Final = ("cards", "waiting", "quotas", "plans", "events", "card", "pod")
+PLACES: Final = ("cards", "waiting", "quotas", "queues", "plans", "events", "card", "pod")
 """First parts of the page's addresses."""
 _NOBODY: Final = ConsoleCaller(name="", token="", scope=OPEN)
 _SENT_BY: Final = "application/json"
@@ -84,6 +85,7 @@ class ConsoleHandlers:
             web.get("/api/pods/{namespace}/{name}", self._guarded(self.pod)),
             web.get("/api/cards/{node}/{index}", self._guarded(self.card)),
             web.get("/api/explanations/{namespace}/{name}", self._guarded(self.explanation)),
+            web.get("/api/queues", self._guarded(self.queues)),
             web.post("/api/plans/{name}/decision", self._guarded(self.decision)),
         ]
 
@@ -157,6 +159,14 @@ class ConsoleHandlers:
             return _refusal(404, "no such pod waits, or you may not list pods there")
         async with self._kube_of(caller) as kube:
             body = await caller_api.explanation(kube, namespace, name)
+        return web.Response(body=body, headers={**_API_HEADERS, "Content-Type": _SENT_BY})
+
+    async def queues(self, request: web.Request) -> web.Response:
+        """Asked with the caller's own token: the scheduler names what this caller may read."""
+        caller = await self._caller(request)
+        namespace = "" if caller.scope.everything else min(caller.scope.namespaces, default="")
+        async with self._kube_of(caller) as kube:
+            body = await caller_api.queues(kube, namespace)
         return web.Response(body=body, headers={**_API_HEADERS, "Content-Type": _SENT_BY})
 
     async def decision(self, request: web.Request) -> web.Response:

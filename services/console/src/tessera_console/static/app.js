@@ -8,6 +8,7 @@ import { EventsView } from "./events.js";
 import { clock, duration } from "./format.js";
 import { PlansView } from "./plans.js";
 import { PodView } from "./pod.js";
+import { QueuesView } from "./queues.js";
 import { QuotasView } from "./quotas.js";
 import { onArrival } from "./router.js";
 import { SignInView } from "./signin.js";
@@ -18,6 +19,7 @@ const PLACES = [
   ["cards", "Cards", CardsView, () => ""],
   ["waiting", "Waiting", WaitingView, () => (state.wait.size + (state.meta?.waiting_hidden ?? 0)) || ""],
   ["quotas", "Quotas", QuotasView, () => ""],
+  ["queues", "Queues", QueuesView, () => ""],
   ["plans", "Plans", PlansView, () => [...state.plan.values()].filter((p) => p.status.phase === "Proposed").length || ""],
   ["events", "Events", EventsView, () => ""],
 ];
