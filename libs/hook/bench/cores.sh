@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs every case of bench-cores and adds up the errors. Usage: bench/cores.sh BUILD_FOLDER [PART OF A NAME]
-"$1/bench-cores" "$@" 2>&1 | awk '
+BENCH=1 "$1/bench-cores" "$@" 2>&1 | awk '
     /^ok / { next }
     { print }
     / error / { for (i = 1; i < NF; i++) if ($i == "error") { e = $(i + 1); n++; e = e < 0 ? -e : e; sum += e; if (e > worst) worst = e } }

@@ -203,7 +203,7 @@ static void become(const struct test *test, const char *build) {
     snprintf(preload, sizeof preload, "%s%s%s", first ? first : "", first ? ":" : "", path);
     setenv("LD_PRELOAD", preload, 1);
     setenv("TEST_CASE", test->name, 1);
-    alarm(getenv("SOAK") || getenv("FORKS") ? 3600 : 300); /* only what hangs: a busy machine is slow */
+    alarm(getenv("SOAK") || getenv("FORKS") || getenv("BENCH") ? 3600 : 300); /* only what hangs: a busy machine is slow */
     if (getenv("TEST_UNDER")) {
         readlink_self(path, sizeof path);
         execlp("valgrind", "valgrind", "-q", "--error-exitcode=9", "--trace-children=no", path, test->name, (char *)NULL);
