@@ -5,10 +5,10 @@ import os
 import sys
 
 from tessera_cli.__main__ import run
-from tessera_cli.local_run import amounts, ps
+from tessera_cli.local_run import amounts, ps, share
 from tessera_cli.local_run import run as starting
 
-LOADED = (amounts, ps, starting)
+LOADED = (amounts, ps, share, starting)
 
 if __name__ == "__main__":
     uid = int(sys.argv[1])

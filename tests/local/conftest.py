@@ -1,12 +1,13 @@
 """A daemon of one machine, in a folder of the test, and the command that asks it."""
 
-import os
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -57,19 +58,33 @@ class Machine:
         self.daemon.wait(30)
         self.daemon = started(self.folder)
 
-    def _argv(self, uid: int | None, command: str, *arguments: str) -> list[str]:
+    def _argv(self, uid: int | None, command: str, *given: str) -> list[str]:
+        arguments = list(given)
         as_user = [str(Path(__file__).with_name("as_user.py")), str(uid)]
         program = ["-m", "tessera_cli"] if uid is None else as_user
         where = ["--simulated", "--folder", str(self.folder)]
+        if command == "share":
+            action, *arguments = arguments
+            return [sys.executable, *program, command, action, *where, *arguments]
         return [sys.executable, *program, command, *where, *arguments]
 
 
-def reachable(folder: Path) -> None:
-    """Let other users get to a folder of a test."""
-    temporary = Path(tempfile.gettempdir())
-    for above in (folder, *folder.parents):
-        if os.getuid() == 0 and above != temporary and above.is_relative_to(temporary):
-            above.chmod(0o755)
+@contextmanager
+def a_folder_for_all() -> Iterator[Path]:
+    """A folder that every user can get to; pytest's own are closed to others."""
+    folder = Path(tempfile.mkdtemp(prefix="local-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One of a test."""
+    with a_folder_for_all() as folder:
+        yield folder
 
 
 def started(folder: Path) -> "subprocess.Popen[bytes]":
@@ -90,11 +105,10 @@ def started(folder: Path) -> "subprocess.Popen[bytes]":
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
+def machine(open_folder: Path) -> Iterator[Machine]:
     """Its daemon is started here, and ended."""
     built("libtessera.so")
-    reachable(tmp_path)
-    one = Machine(tmp_path / "local")
+    one = Machine(open_folder / "local")
     try:
         yield one
     finally:

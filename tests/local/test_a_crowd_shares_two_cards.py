@@ -10,21 +10,19 @@ import msgspec
 import pytest
 
 from tests.agent.machine import built
-from tests.local.conftest import reachable
 
 USERS = ("20001", "20002", "20003")
 
 
 @pytest.mark.slow
-def test_no_card_is_ever_over_and_nothing_is_left(tmp_path: Path) -> None:
+def test_no_card_is_ever_over_and_nothing_is_left(open_folder: Path) -> None:
     """Without root there is one user."""
     built("libtessera.so")
     work = built("tessera-work")
-    reachable(tmp_path)
     users = USERS if os.getuid() == 0 else (str(os.getuid()),)
     done = subprocess.run(
         [
-            sys.executable, str(Path(__file__).with_name("crowd.py")), str(tmp_path / "local"),
+            sys.executable, str(Path(__file__).with_name("crowd.py")), str(open_folder / "local"),
             "200", str(work), *users,
         ],
         stdout=subprocess.PIPE, check=True, timeout=280,

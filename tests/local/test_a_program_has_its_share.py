@@ -6,12 +6,14 @@ import stat
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from tests.agent.hooked import SCRIPT
+from tests.agent.machine import built
 from tests.contract.session_fixtures import CI
 from tests.local.conftest import Machine
 
@@ -122,6 +124,36 @@ def test_users_cannot_touch_each_others_shares(machine: Machine) -> None:
     (seen,) = msgspec.json.decode(others.stdout)["shares"]
     assert (seen["name"], seen["command"]) == (share["name"], "")
     assert share["command"] == "sh -c echo ready; exec cat"
+
+
+@pytest.mark.skipif(os.getuid() != 0 and not CI, reason="only root becomes other users")
+def test_a_reserved_share_is_removed_by_its_owner_alone(
+    machine: Machine, open_folder: Path
+) -> None:
+    cdi = open_folder / "cdi"
+    cdi.mkdir()
+    cdi.chmod(0o777)
+    where = ("--cdi-folder", str(cdi))
+    made = machine.tessera("share", "create", "mine", "--memory", "3Gi", *where, uid=NOBODY)
+    assert made.stdout == "tessera.dev/share=mine\n", made.stderr
+    again = machine.tessera("share", "create", "mine", "--memory", "3Gi", *where)
+    assert "share 'mine' is there already" in again.stderr
+
+    others = machine.tessera("share", "remove", "mine", *where, uid=OTHER)
+    assert (others.returncode, f"is {NOBODY}'s" in others.stderr) == (1, True), others.stderr
+    machine.kill_daemon()
+    assert [share["name"] for share in shares(machine)] == ["mine"]
+    owners = machine.tessera("share", "remove", "mine", *where, uid=NOBODY)
+    assert owners.returncode == 0, owners.stderr
+    assert (shares(machine), list(cdi.iterdir())) == ([], [])
+
+
+def test_what_others_leave_is_lent_to_a_best_effort_program(machine: Machine) -> None:
+    work = built("tessera-work")
+    machine.start("run", "--memory", "1Gi", "--class", "best-effort", "--", str(work))
+    assert_soon(lambda: any(share["lent_percent"] > 50 for share in shares(machine)))
+    (share,) = shares(machine)
+    assert (share["best_effort"], share["cores_percent"]) == (True, 0)
 
 
 @pytest.mark.parametrize(

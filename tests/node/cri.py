@@ -86,9 +86,10 @@ class Pod:
         env: Mapping[str, str] | None = None,
         attempt: int = 0,
         volumes: Mapping[str, Path] | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> Container:
-        """Create a container; `volumes` are folders of the node, by where they are mounted. Raises
-        NotDone."""
+        """Create a container; `volumes` are folders of the node, by where they are mounted, and
+        `annotations` are its own. Raises NotDone."""
         config: Json = {
             "metadata": {"name": name, "attempt": attempt},
             "image": {"image": image},
@@ -102,6 +103,7 @@ class Pod:
                 {"container_path": path, "host_path": str(folder)}
                 for path, folder in (volumes or {}).items()
             ],
+            "annotations": dict(annotations or {}),
             "log_path": f"{name}.log",
             "linux": {"security_context": {"namespace_options": {"pid": "CONTAINER"}}},
         }

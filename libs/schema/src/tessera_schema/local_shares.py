@@ -63,7 +63,11 @@ class ShareGiven(Struct, frozen=True, kw_only=True, tag="given"):
     paths: Mapping[str, str]
     """Variables that are lists of paths -> what comes first in them."""
     files: Mapping[str, str] = {}
-    """Path in a container -> path on the machine, of what a container needs mounted."""
+    """Path in a container -> path on the machine, of what a container needs mounted to read."""
+    written: Mapping[str, str] = {}
+    """The same, of what it also writes."""
+    container_env: Mapping[str, str] = {}
+    """Variables of a container, in the place of `env`."""
 
 
 class ShareRefused(Struct, frozen=True, tag="refused"):

@@ -10,7 +10,8 @@ from typing import Final
 
 from tessera_agent.local.daemon import LocalPaths
 from tessera_agent.local.main import LocalSettings, serve
-from tessera_core.hook.paths import HOOK_LIBRARY_HOST
+from tessera_core.hook.paths import HOOK_LIBRARY, HOOK_LIBRARY_HOST
+from tessera_runtime import atomic_write
 from tessera_runtime.process import ExitStatus, run
 
 _BUILD: Final = Path(__file__).parents[5] / "libs" / "hook" / "build"
@@ -39,6 +40,7 @@ def main() -> int:
         folder=options.folder.resolve(), idle_s=options.idle,
         paths=LocalPaths(
             hook=hook.resolve(), driver=driver.resolve() if driver else None,
+            preload=_preload(options.folder.resolve()),
             machine=_machine(options.folder.resolve()) if driver else None,
         ),
         inherited=os.environ.get("LISTEN_PID") == str(os.getpid()),
@@ -48,6 +50,12 @@ def main() -> int:
 
 def _first(*paths: Path) -> Path:
     return next((path for path in paths if path.exists()), paths[0])
+
+
+def _preload(folder: Path) -> Path:
+    path = folder / "ld.so.preload"
+    atomic_write.replace(path, f"{HOOK_LIBRARY}\n".encode())
+    return path
 
 
 def _machine(folder: Path) -> Path:

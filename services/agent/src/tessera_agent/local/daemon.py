@@ -19,7 +19,7 @@ from tessera_agent.local.machine_ledger import NoRoom
 from tessera_agent.local.processes import LocalProcess, PeerGone, peer_of
 from tessera_agent.local.shares import LIMITS, GivenShare, LocalShares
 from tessera_core.hook import limits_file, usage_file
-from tessera_core.hook.paths import HOOK_LIBRARY
+from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD
 from tessera_runtime import logs
 from tessera_schema.local_shares import (
     MOST_LINE,
@@ -37,6 +37,9 @@ _log: Final = logs.named("tessera.local")
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LINE_S: Final = 10.0
 """Seconds that a process has to write its line."""
+_DRIVER: Final = "/usr/local/tessera/simulated/driver"
+_MACHINE: Final = "/usr/local/tessera/simulated/machine"
+"""Where a container has the simulated driver and machine."""
 _MOST_CARDS: Final = 16
 _decoder: Final[msgspec.json.Decoder[LocalRequest]] = msgspec.json.Decoder(LocalRequest)
 
@@ -50,6 +53,8 @@ class LocalPaths(Struct, frozen=True, kw_only=True):
     """Folder of the simulated driver; None = the machine's own driver is used."""
     machine: Path | None = None
     """The simulated machine."""
+    preload: Path
+    """A file that names the hook's library, as a container has it."""
 
     def paths(self) -> Mapping[str, str]:
         """Variables that are lists of paths -> what comes first in them."""
@@ -59,6 +64,23 @@ class LocalPaths(Struct, frozen=True, kw_only=True):
     def env(self) -> Mapping[str, str]:
         """Variables of every process."""
         return {} if self.machine is None else {"TESSERA_SIM_STATE": str(self.machine)}
+
+    def container_env(self) -> Mapping[str, str]:
+        """Variables of every container."""
+        if self.machine is None:
+            return {}
+        return {
+            "TESSERA_SIM_STATE": f"{_MACHINE}/{self.machine.name}", "LD_LIBRARY_PATH": _DRIVER,
+        }  # fmt: skip
+
+    def files(self) -> Mapping[str, str]:
+        """Path in every container -> path here, of what it reads."""
+        files = {HOOK_LIBRARY: str(self.hook), PRELOAD: str(self.preload)}
+        return files if self.driver is None else {**files, _DRIVER: str(self.driver)}
+
+    def written(self) -> Mapping[str, str]:
+        """The same, of what it writes."""
+        return {} if self.machine is None else {_MACHINE: str(self.machine.parent)}
 
 
 class LocalDaemon:
@@ -131,12 +153,13 @@ class LocalDaemon:
             **self._paths.env(), LIMITS: limits, "TESSERA_USAGE": usage,
             "CUDA_VISIBLE_DEVICES": ",".join(cards),
         }  # fmt: skip
-        files = {
-            limits_file.PATH: limits, usage_file.PATH: usage, HOOK_LIBRARY: str(self._paths.hook),
-        }  # fmt: skip
+        in_container = {"CUDA_VISIBLE_DEVICES": ",".join(cards), **self._paths.container_env()}
         return ShareGiven(
-            name=given.stored.name, cards=cards, env=env, paths=self._paths.paths(), files=files
-        )
+            name=given.stored.name, cards=cards, env=env, paths=self._paths.paths(),
+            container_env=in_container,
+            files={limits_file.PATH: limits, **self._paths.files()},
+            written={usage_file.PATH: usage, **self._paths.written()},
+        )  # fmt: skip
 
 
 def _problem(wanted: ShareWanted) -> str:

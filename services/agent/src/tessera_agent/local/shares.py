@@ -48,6 +48,10 @@ _LEFT_S: Final = 0.2
 """Seconds between looks for processes that outlive the one that holds a share."""
 _OWN: Final = 0o600
 _FOLDER_MODE: Final = 0o755
+_ANY: Final = 0o666
+_CLOSED: Final = 0o700
+"""Of root's reserved shares: a container's processes may run as anybody, and get there by a mount
+alone."""
 
 
 class GivenShare(Struct, frozen=True, kw_only=True):
@@ -232,8 +236,9 @@ class LocalShares:
         usage = files.path / "usage"
         if os.getuid() == 0:
             os.chown(usage, stored.owner.uid, stored.owner.gid, follow_symlinks=False)
-        usage.chmod(_OWN)
-        files.path.chmod(_FOLDER_MODE)
+        for_containers = stored.reserved and stored.owner.uid == 0
+        usage.chmod(_ANY if for_containers else _OWN)
+        files.path.chmod(_CLOSED if for_containers else _FOLDER_MODE)
         return files
 
     def _adopted(self, stored: StoredShare) -> ContainerFiles:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,6 +42,42 @@ def local_parsers(commands: Commands, environ: Mapping[str, str]) -> None:
     _common(ps, environ)
     forms.add_forms(ps, environ, _FORMS)
     ps.set_defaults(run=_ps)
+    share = commands.add_parser(
+        "share",
+        help="reserve a share of this machine for containers of docker or podman",
+        description="Reserve a share of this machine for containers: they get it as the CDI device "
+        "tessera.dev/share=NAME, until it is removed.",
+    )
+    actions = share.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    create = actions.add_parser(
+        "create",
+        help="reserve a share and write its CDI specification",
+        description="Reserve a share and write its CDI specification.",
+        epilog="example: tessera share create train --memory 8Gi --cores 30",
+    )
+    _share(create, environ, _create)
+    _amounts(create)
+    remove = actions.add_parser(
+        "remove",
+        help="free a reserved share and remove its CDI specification",
+        description="Free a reserved share and remove its CDI specification. It is refused while a "
+        "process uses the share.",
+    )
+    _share(remove, environ, _remove)
+
+
+def _share(
+    command: argparse.ArgumentParser,
+    environ: Mapping[str, str],
+    run: Callable[[argparse.Namespace], int],
+) -> None:
+    _common(command, environ)
+    command.set_defaults(run=run)
+    command.add_argument("name", metavar="NAME", help="what the share is called")
+    command.add_argument(
+        "--cdi-folder", type=Path, default=Path("/var/run/cdi"), metavar="FOLDER",
+        help="where the container runtime reads CDI specifications (/var/run/cdi)",
+    )  # fmt: skip
 
 
 def _common(command: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -100,3 +136,15 @@ def _ps(options: argparse.Namespace) -> int:
     from tessera_cli.local_run import ps
 
     return ps.list_shares(options)
+
+
+def _create(options: argparse.Namespace) -> int:
+    from tessera_cli.local_run import share
+
+    return share.create(_wanted(options, "", options.name), options)
+
+
+def _remove(options: argparse.Namespace) -> int:
+    from tessera_cli.local_run import share
+
+    return share.remove(options)
