@@ -20,7 +20,7 @@ from tessera_schema.endpoints.queue_states import (
     WaitingInQueue,
     decode_listed_queues,
 )
-from tessera_schema.messages.gang_events import QueueAmount, QueueState
+from tessera_schema.queue_states import QueueAmount, QueueState
 from tests.cli.conftest import Ran, Tessera
 
 GROUP = "scheduling.volcano.sh"

@@ -14,11 +14,11 @@ from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.messages.gang_events import (
     GangChange,
     GangChanged,
-    QueueState,
     decode_gang,
     decode_queue,
     gang_subject,
 )
+from tessera_schema.queue_states import QueueState
 from tests.scheduler.fake_cluster import leading, until
 from tests.scheduler.gangs.gang_cluster import GangCluster, whole
 from tests.scheduler.gangs.test_queues_hold import QueueCluster

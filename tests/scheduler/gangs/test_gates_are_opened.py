@@ -110,18 +110,19 @@ async def test_new_members_need_gates_while_a_gang_waits_for_room() -> None:
     for name in ("a", "b"):
         cluster.pod_group(name, 2)
     async with starting_whole(cluster) as scheduler:
-        assert scheduler.gangs is not None
-        await until(lambda: not scheduler.gangs.others_wait())
+        gangs = scheduler.gangs
+        assert gangs is not None
+        await until(lambda: not gangs.others_wait())
         for n in (1, 2):
             cluster.member(f"a{n}", "a")
         await cluster.schedule(scheduler, 5)
         assert cluster.bound() == ["a1", "a2"]
-        assert not scheduler.gangs.others_wait()
+        assert not gangs.others_wait()
         for n in (1, 2):
             cluster.member(f"b{n}", "b")
-        await until(scheduler.gangs.others_wait)
+        await until(gangs.others_wait)
         for n in (1, 2):
             cluster.delete(f"a{n}")
         await cluster.schedule(scheduler, 20)
         assert cluster.bound() == ["b1", "b2"]
-        await until(lambda: not scheduler.gangs.others_wait())
+        await until(lambda: not gangs.others_wait())

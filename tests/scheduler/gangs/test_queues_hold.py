@@ -125,16 +125,17 @@ async def test_new_pods_need_gates_while_the_cap_of_a_queue_holds_one_back() -> 
     cluster = QueueCluster()
     cluster.queue("q", "1")
     async with starting_whole(cluster) as scheduler:
-        assert scheduler.gangs is not None
+        gangs = scheduler.gangs
+        assert gangs is not None
         cluster.queued("p0")
         await cluster.schedule(scheduler, 3)
         assert cluster.bound() == ["p0"]
-        assert not scheduler.gangs.others_wait()
+        assert not gangs.others_wait()
         cluster.queued("p1")
         await cluster.schedule(scheduler, 3)
-        assert scheduler.gangs.others_wait()
+        assert gangs.others_wait()
         cluster.delete("p1")
-        await until(lambda: not scheduler.gangs.others_wait())
+        await until(lambda: not gangs.others_wait())
 
 
 async def test_a_queue_that_makes_no_sense_keeps_what_it_said_and_a_new_one_says_why() -> None:

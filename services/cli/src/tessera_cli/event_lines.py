@@ -20,8 +20,9 @@ from tessera_schema.messages.allocation_events import (
 )
 from tessera_schema.messages.allocation_events import decode_event as decode_allocation
 from tessera_schema.messages.device_reports import ContainerUse, decode_device, decode_usage
-from tessera_schema.messages.gang_events import QueueAmount, decode_gang, decode_queue
+from tessera_schema.messages.gang_events import decode_gang, decode_queue
 from tessera_schema.messages.hints import decode_hints
+from tessera_schema.queue_states import QueueAmount
 
 LONGEST: Final = 400
 """Characters of a line; a longer one is cut."""

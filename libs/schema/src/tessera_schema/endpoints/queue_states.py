@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from tessera_schema.endpoints.visibility import API_VERSION, ExplanationListMeta
 from tessera_schema.json_codec import decoder
-from tessera_schema.messages.gang_events import QueueState
+from tessera_schema.queue_states import QueueState
 
 QUEUES_PLURAL: Final = "queuestates"
 QUEUES_KIND: Final = "QueueState"

@@ -27,7 +27,7 @@ from tessera_schema.messages.device_reports import (
     DeviceState,
     NodeUsage,
 )
-from tessera_schema.messages.gang_events import GangChange, GangChanged, QueueAmount, QueueState
+from tessera_schema.messages.gang_events import GangChange, GangChanged
 from tessera_schema.messages.hints import CardHint, LendingBound, NodeHints
 from tessera_schema.plans import (
     PlanDeclined,
@@ -38,6 +38,7 @@ from tessera_schema.plans import (
     PlanStarted,
     PodOfPlan,
 )
+from tessera_schema.queue_states import QueueAmount, QueueState
 from tessera_schema.quotas import QuotaExceeded, QuotaRestored, QuotaThrottled
 from tessera_schema.reasons import Reason
 from tessera_schema.subjects import DEVICES_BUCKET, HINTS_BUCKET, ROOT

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_schema.json_codec import decoder
+from tessera_schema.queue_states import QueueState
 from tessera_schema.subjects import gang, queue
 
 
@@ -47,49 +48,6 @@ class GangChanged(Struct, frozen=True, kw_only=True):
     """Name of the queue that it is in; empty for none, and where no queues are read."""
     message: str = ""
     """Why it waits, or what has happened, in numbers."""
-
-
-class QueueAmount(Struct, frozen=True, kw_only=True):
-    """What a queue has of one resource: pieces, bytes, percent of a card's cores, or thousandths of
-    a CPU."""
-
-    what: str
-    """`cards`, `memory` or `cores` of a vendor's cards; else the resource's name."""
-    vendor: str = ""
-    """Make of the cards; empty for a resource that is no card's."""
-    used: float = 0
-    """By the queue and those below it."""
-    guarantee: float = 0
-    """Never lent."""
-    deserved: float = 0
-    """Lent while it is idle."""
-    cap: float | None = None
-    """The most that it may use; null = not limited."""
-
-
-class QueueState(Struct, frozen=True, kw_only=True):
-    """One queue as it stands."""
-
-    group: str
-    """API group of its kind."""
-    kind: str
-    name: str
-    """An ElasticQuota's is `namespace/name` where its system has it so."""
-    parent: str = ""
-    problem: str = ""
-    """Why it takes no pods; empty for one that does."""
-    share: float = 0
-    """The part of the cluster that it uses beyond what it deserves, by weight."""
-    within: float = 0
-    """The part of what it deserves that it uses."""
-    by: str = ""
-    """What decides its share; empty for a queue within what it deserves."""
-    amounts: tuple[QueueAmount, ...] = ()
-    waiting_gangs: int = 0
-    waiting_pods: int = 0
-    """Of waiting gangs, and of no gang."""
-    waits_since: float = 0
-    """When the one that waits longest began to wait, Unix time; 0 = none waits."""
 
 
 _encode: Final = msgspec.json.Encoder().encode

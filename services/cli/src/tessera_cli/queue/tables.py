@@ -11,7 +11,7 @@ from tessera_cli.cluster_state.amounts import gib
 from tessera_cli.screen import Screen
 from tessera_cli.text import printable
 from tessera_schema.endpoints.queue_states import ListedQueue, ListedQueues
-from tessera_schema.messages.gang_events import QueueAmount, QueueState
+from tessera_schema.queue_states import QueueAmount, QueueState
 
 HEADS: Final = (
     "Queue", "Resource", "Guaranteed", "Deserved", "Cap", "Used", "Borrowed", "Share", "Waiting"

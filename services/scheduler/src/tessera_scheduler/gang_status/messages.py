@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from msgspec import Struct
 
 from tessera_core.gang_scheduling.view import QueueKey, QueueView
+from tessera_core.gang_status.queue_states import state_of
 from tessera_core.gangs.gang import Gang, GangMembers
-from tessera_core.gangs.queues import QueueDimension
 from tessera_runtime.bus.outbox import Outbox
 from tessera_schema.messages.event_catalogue import GANG_CHANGED, QUEUE_STATE
 from tessera_schema.messages.gang_events import (
     GangChange,
     GangChanged,
-    QueueAmount,
-    QueueState,
     encode_gang_event,
     gang_subject,
 )
+from tessera_schema.queue_states import QueueState
 
 AGAIN_S: Final = 60.0
 """Seconds after which a queue's state is published again though nothing has changed."""
@@ -73,32 +72,3 @@ class GangMessages:
             subject = gang_subject(self._cluster, state)
             self._outbox.publish(subject, QUEUE_STATE, encode_gang_event(state))
         self._states = found
-
-
-def state_of(view: QueueView) -> QueueState:
-    """A queue as it is published: in numbers, without the names of those that wait."""
-    pods = [each for each in view.waiting if each.id.startswith("pod/")]
-    return QueueState(
-        group=view.key.group, kind=view.origin.kind, name=view.key.name, parent=view.parent,
-        problem=view.problem, share=view.share.beyond, within=view.share.within,
-        by="" if view.by is None else str(view.by), amounts=tuple(_amounts(view)),
-        waiting_gangs=len(view.waiting) - len(pods),
-        waiting_pods=sum(each.pods for each in view.waiting),
-        waits_since=min((each.waits_since for each in view.waiting), default=0),
-    )  # fmt: skip
-
-
-def _amounts(view: QueueView) -> Iterator[QueueAmount]:
-    named = {**view.cap, **view.deserved, **view.guarantee, **view.used}
-    for dimension in sorted(named):
-        amount = _amount(view, dimension)
-        if amount.used or amount.guarantee or amount.deserved or amount.cap is not None:
-            yield amount
-
-
-def _amount(view: QueueView, dimension: QueueDimension) -> QueueAmount:
-    return QueueAmount(
-        what=dimension.what, vendor=dimension.vendor, used=view.used.get(dimension, 0),
-        guarantee=view.guarantee.get(dimension, 0), deserved=view.deserved.get(dimension, 0),
-        cap=view.cap.get(dimension),
-    )  # fmt: skip

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from tessera_core.gang_scheduling.view import QueueView, WaitingGang
+from tessera_core.gang_status.queue_states import state_of
 from tessera_core.gangs.queues import PLAIN_QUOTA
 from tessera_runtime.kube.timestamps import format_time
-from tessera_scheduler.gang_status.messages import state_of
 from tessera_scheduler.visibility.names import MayName, without_names
 from tessera_schema.endpoints.queue_states import (
     ListedQueue,
