@@ -35,7 +35,7 @@ def published(service: str) -> set[str]:
     return found
 
 
-def rules() -> list[dict[str, str]]:
+def rules() -> list[dict[str, Any]]:
     groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["spec"]["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
@@ -81,6 +81,29 @@ def test_every_alert_is_explained() -> None:
     names = [rule["alert"] for rule in rules()]
     assert len(set(names)) == len(names)
     assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_every_alert_has_a_headline_a_sentence_and_its_row_of_the_page() -> None:
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    headlines = set[str]()
+    for rule in rules():
+        notes, anchor = rule["annotations"], rule["alert"].lower()
+        assert set(notes) == {"summary", "description", "runbook"}
+        assert len(notes["summary"]) <= 60
+        assert "{{" not in notes["summary"]
+        assert notes["runbook"] == f"docs/operations.md#{anchor}"
+        assert page.count(f'<a id="{anchor}"></a>`{rule["alert"]}`') == 1
+        headlines.add(notes["summary"])
+    assert len(headlines) == len(rules())
+
+
+def test_an_alert_about_a_state_waits_until_it_lasts() -> None:
+    """Of what has happened once, and of what did not happen for an hour, none could wait."""
+    at_once = {rule["alert"] for rule in rules() if "for" not in rule}
+    of_events = {
+        rule["alert"] for rule in rules() if re.search(r"increase\(|time\(\)", rule["expr"])
+    }
+    assert at_once <= of_events
 
 
 def test_every_metric_that_the_page_names_is_published() -> None:
