@@ -27,8 +27,9 @@ _CLI: Final = """\
 
 {made}
 `tessera` is one command with subcommands. `make sync` installs it at `.venv/bin/tessera`, and
-next to it the plugin `kubectl-tessera`: with both on the PATH it is also `kubectl tessera`. Keys
-for k9s are in [`deploy/k9s/plugins.yaml`](../deploy/k9s/plugins.yaml).
+next to it the plugin `kubectl-tessera`: with both on the PATH it is also `kubectl tessera`. It
+can be installed [alone](install.md#the-command-line-alone). Keys for k9s are in
+[`deploy/k9s/plugins.yaml`](../deploy/k9s/plugins.yaml).
 `tessera completion` prints a script for bash, zsh or fish that completes all of this.
 
 Commands that need a cluster find it as kubectl does: `$KUBECONFIG` or `~/.kube/config`, the current

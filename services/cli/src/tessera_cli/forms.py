@@ -1,16 +1,19 @@
-"""The forms of an answer: a table for people, JSON or YAML for programs, names for scripts."""
+"""The forms of an answer: a table for people, JSON or YAML for programs, names for scripts.
+
+What draws a table or writes YAML is imported when one is wanted.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-import yaml
 
-from tessera_cli.screen import Screen, console
+if TYPE_CHECKING:
+    from tessera_cli.screen import Screen
 
 TABLE: Final = "table"
 JSON: Final = "json"
@@ -52,6 +55,8 @@ def put(
         case "name":
             sys.stdout.writelines(f"{name}\n" for name in names)
         case _:
+            from tessera_cli.screen import console
+
             sized = sys.stdout.isatty() or options.sized
             show(console(sized=sized, headers=not options.no_headers))
 
@@ -59,6 +64,8 @@ def put(
 def put_document(form: str, document: Iterable[bytes]) -> None:
     """Write a document as JSON, or the same as YAML."""
     if form == YAML:
+        import yaml
+
         whole = msgspec.json.decode(b"".join(document))
         yaml.safe_dump(whole, sys.stdout, sort_keys=False, allow_unicode=True, width=100)
         return

@@ -1,4 +1,5 @@
-"""`tessera place`: its arguments, and how its answer is written."""
+"""`tessera place`: its arguments, and how its answer is written. Nothing that plans is imported
+before it runs."""
 
 from __future__ import annotations
 
@@ -10,13 +11,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tessera_cli import forms
-from tessera_cli.place import cards_table, json_output, table
-from tessera_cli.place.place import Plan, place
-from tessera_cli.place.preemption.table import show_preemptions
-from tessera_cli.screen import Screen
 from tessera_cli.text import print_notice
 
 if TYPE_CHECKING:
+    from tessera_cli.place.place import Plan
+    from tessera_cli.screen import Screen
+
     Commands = argparse._SubParsersAction[Any]
 
 
@@ -58,6 +58,9 @@ def place_parser(commands: Commands, environ: Mapping[str, str]) -> None:
 
 
 def _place(options: argparse.Namespace) -> int:
+    from tessera_cli.place import json_output
+    from tessera_cli.place.place import place
+
     plan = place(
         options.names,
         config=options.config,
@@ -75,6 +78,9 @@ def _place(options: argparse.Namespace) -> int:
 
 
 def _show(to: Screen, plan: Plan) -> None:
+    from tessera_cli.place import cards_table, table
+    from tessera_cli.place.preemption.table import show_preemptions
+
     if plan.listed is not None:
         cards_table.show(to, plan.listed.nodes)
     fleet = plan.planner.ledger.fleet

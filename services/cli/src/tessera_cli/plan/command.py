@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tessera_cli import forms, kubeconfig
-from tessera_cli.screen import console
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]
@@ -82,6 +81,7 @@ def _decide(options: argparse.Namespace) -> int:
 
 def _print_one(options: argparse.Namespace, plan: Any) -> int:
     from tessera_cli.plan import plans
+    from tessera_cli.screen import console
 
     if options.output == "table":
         plans.detail(console(sized=False), plan)

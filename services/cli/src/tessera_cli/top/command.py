@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from tessera_cli import forms, kubeconfig
 from tessera_cli.cluster_state.nats_options import add_usage_options, named_bus
 from tessera_cli.errors import USAGE_ERROR, UsageError
-from tessera_cli.screen import console
 from tessera_cli.text import print_notice
 from tessera_core.occupancy.selection import BadRowFilter, RowOrder
 
@@ -79,6 +78,8 @@ def _top(options: argparse.Namespace) -> int:
     )
     live = sys.stdout.isatty() and sys.stdin.isatty() and not options.once
     if live and options.output == forms.TABLE:
+        from tessera_cli.screen import console
+
         logging.getLogger("tessera").addHandler(logging.NullHandler())  # the screen is not a log's
         asyncio.run(cluster_top.watch(source, view, console(sized=True)))
         return 0
