@@ -21,7 +21,6 @@ from tessera_schema.messages.gang_events import GangChange
 _NUMBERS: Final = re.compile(r"\d+")
 
 _WAITS: Final = (GangPhase.GATHERING, GangPhase.QUEUED)
-_WARNINGS: Final = (GangChange.MISSED, GangChange.BROKEN)
 
 
 class _Reported(Struct):
@@ -102,8 +101,23 @@ class GangReports:
         text = _text(change, members, why)
         self._messages.changed(change, members, text)
         if after.about is not None and not dissolved:
-            reason = f"Gang{change.capitalize()}"
-            self._recorder.record(after.about, reason, text, warning=change in _WARNINGS)
+            self._record(after.about, change, text)
+
+    def _record(self, about: ObjectRef, change: GangChange, text: str) -> None:
+        record = self._recorder.record
+        match change:
+            case GangChange.WAITING:
+                record(about, "GangWaiting", text)
+            case GangChange.RESERVED:
+                record(about, "GangReserved", text)
+            case GangChange.MISSED:
+                record(about, "GangMissed", text, warning=True)
+            case GangChange.STARTED:
+                record(about, "GangStarted", text)
+            case GangChange.BROKEN:
+                record(about, "GangBroken", text, warning=True)
+            case GangChange.ENDED:
+                return
 
     def _dissolved(self, about: ObjectRef) -> None:
         text = "it was below its minimum, and none of its members has a node any more"
