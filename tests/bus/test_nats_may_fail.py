@@ -289,7 +289,7 @@ async def test_a_stream_that_was_changed_or_deleted_is_mended(tmp_path: Path) ->
             name="TESSERA_QUOTA", subjects=["tessera.v1.x.quota.>"], max_msgs=7, max_age=60
         )
         await js.delete_stream("TESSERA_PLAN")
-        await until(lambda: world.counted("layout_mended") == 8)  # six made, two mended
+        await until(lambda: world.counted("layout_mended") == 10)  # eight made, two mended
         after = await _info(world, "TESSERA_QUOTA")
         assert (after.subjects, after.max_age) == (before.subjects, before.max_age)
         assert after.max_msgs == 7  # the layout does not speak of it
@@ -304,7 +304,7 @@ async def test_names_that_nobody_repeats_leave_a_bucket_and_keep_nobody_out(
         js, stream = client.jetstream(), f"KV_{DEVICES}"
         before = await _info(world, stream)
         await js.update_stream(replace_config(before, discard=DiscardPolicy.NEW, max_age=0))
-        await until(lambda: world.counted("layout_mended") == 7)
+        await until(lambda: world.counted("layout_mended") == 9)
         after = await _info(world, stream)
         assert (after.discard, after.max_age) == (DiscardPolicy.OLD, VALUE_S)
         assert after.max_msgs_per_subject == 1
@@ -317,7 +317,7 @@ async def test_a_newer_releases_stream_is_left_alone(tmp_path: Path) -> None:
             metadata={"tessera-layout": "2"},
         )  # fmt: skip
         await client.jetstream().delete_stream("TESSERA_PLAN")
-        await until(lambda: world.counted("layout_mended") == 7)
+        await until(lambda: world.counted("layout_mended") == 9)
         assert (await _info(world, "TESSERA_QUOTA")).max_age == 60
 
 
