@@ -19,9 +19,11 @@ from tests.agent.machine import BUILD, built
 class Machine:
     """One machine with two simulated cards of 16 GiB."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, root: Path | None = None) -> None:
+        """With `root`, the device nodes of the cards are below that folder."""
         self.folder = folder
-        self.daemon = started(folder)
+        self.root = root
+        self.daemon = started(folder, root)
         self.processes: list[subprocess.Popen[str]] = []
 
     def tessera(self, *arguments: str, uid: int | None = None) -> subprocess.CompletedProcess[str]:
@@ -56,7 +58,7 @@ class Machine:
         """kill -9; another one is started."""
         self.daemon.kill()
         self.daemon.wait(30)
-        self.daemon = started(self.folder)
+        self.daemon = started(self.folder, self.root)
 
     def _argv(self, uid: int | None, command: str, *given: str) -> list[str]:
         arguments = list(given)
@@ -87,12 +89,13 @@ def open_folder() -> Iterator[Path]:
         yield folder
 
 
-def started(folder: Path) -> "subprocess.Popen[bytes]":
+def started(folder: Path, root: Path | None) -> "subprocess.Popen[bytes]":
     """A daemon that answers."""
+    nodes = [] if root is None else ["--root", str(root)]
     daemon = subprocess.Popen(
         [
             sys.executable, "-m", "tessera_agent.local", "--folder", str(folder), "--simulated",
-            "--hook", str(BUILD / "libtessera.so"), "--driver", str(BUILD / "sim"),
+            "--hook", str(BUILD / "libtessera.so"), "--driver", str(BUILD / "sim"), *nodes,
         ],
         stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip

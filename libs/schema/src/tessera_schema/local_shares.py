@@ -66,6 +66,8 @@ class ShareGiven(Struct, frozen=True, kw_only=True, tag="given"):
     """Path in a container -> path on the machine, of what a container needs mounted to read."""
     written: Mapping[str, str] = {}
     """The same, of what it also writes."""
+    devices: Mapping[str, str] = {}
+    """The same, of a container's device nodes."""
     container_env: Mapping[str, str] = {}
     """Variables of a container, in the place of `env`."""
 

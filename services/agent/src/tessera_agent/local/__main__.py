@@ -27,6 +27,10 @@ def main() -> int:
     parser.add_argument("--hook", type=Path, help="the hook's library")
     parser.add_argument("--simulated", action="store_true", help="share simulated cards")
     parser.add_argument("--driver", type=Path, help="folder of the simulated driver")
+    parser.add_argument(
+        "--root", type=Path,
+        help="where this machine's root is (/); simulated cards have device nodes below it alone",
+    )  # fmt: skip
     parser.add_argument("--idle", type=float, default=60.0, help="seconds until it ends, idle")
     options = parser.parse_args()
     os.umask(0o022)
@@ -42,6 +46,7 @@ def main() -> int:
             hook=hook.resolve(), driver=driver.resolve() if driver else None,
             preload=_preload(options.folder.resolve()),
             machine=_machine(options.folder.resolve()) if driver else None,
+            root=options.root or (None if driver else Path("/")),
         ),
         inherited=os.environ.get("LISTEN_PID") == str(os.getpid()),
     )  # fmt: skip

@@ -15,9 +15,11 @@ from typing import Final, NoReturn
 import msgspec
 from msgspec import Struct
 
+from tessera_agent.local.card_devices import CardDevices, card_devices
 from tessera_agent.local.machine_ledger import NoRoom
 from tessera_agent.local.processes import LocalProcess, PeerGone, peer_of
 from tessera_agent.local.shares import LIMITS, GivenShare, LocalShares
+from tessera_agent.readers.one_machine import VENDOR
 from tessera_core.hook import limits_file, usage_file
 from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD
 from tessera_runtime import logs
@@ -55,6 +57,8 @@ class LocalPaths(Struct, frozen=True, kw_only=True):
     """The simulated machine."""
     preload: Path
     """A file that names the hook's library, as a container has it."""
+    root: Path | None = None
+    """The root below which device nodes are looked for; None = the cards have none."""
 
     def paths(self) -> Mapping[str, str]:
         """Variables that are lists of paths -> what comes first in them."""
@@ -144,21 +148,34 @@ class LocalDaemon:
         if problem := _problem(wanted) or (not self._shares.ledger.cards and self.problem):
             return ShareRefused(problem)
         given = await self._shares.give(peer, wanted)
-        return ShareRefused(given.why) if isinstance(given, NoRoom) else self._given(given)
+        if isinstance(given, NoRoom):
+            return ShareRefused(given.why)
+        return self._given(given, await self._devices(given))
 
-    def _given(self, given: GivenShare) -> ShareGiven:
+    async def _devices(self, given: GivenShare) -> CardDevices:
+        """Of containers; a process opens the machine's own."""
+        root = self._paths.root
+        if root is None or not given.stored.reserved:
+            return CardDevices()
+        held = {share.card for share in given.stored.grant.shares}
+        cards = [card for card in self._shares.ledger.cards if card.id in held]
+        return await asyncio.to_thread(card_devices, VENDOR, root, cards)
+
+    def _given(self, given: GivenShare, devices: CardDevices) -> ShareGiven:
         limits, usage = (mount.source for mount in given.files.mounts)
         cards = tuple(share.card for share in given.stored.grant.shares)
         env = {
             **self._paths.env(), LIMITS: limits, "TESSERA_USAGE": usage,
             "CUDA_VISIBLE_DEVICES": ",".join(cards),
         }  # fmt: skip
-        in_container = {"CUDA_VISIBLE_DEVICES": ",".join(cards), **self._paths.container_env()}
+        in_container = {
+            "CUDA_VISIBLE_DEVICES": ",".join(cards), **devices.env, **self._paths.container_env(),
+        }  # fmt: skip
         return ShareGiven(
             name=given.stored.name, cards=cards, env=env, paths=self._paths.paths(),
             container_env=in_container,
             files={limits_file.PATH: limits, **self._paths.files()},
-            written={usage_file.PATH: usage, **self._paths.written()},
+            written={usage_file.PATH: usage, **self._paths.written()}, devices=devices.nodes,
         )  # fmt: skip
 
 

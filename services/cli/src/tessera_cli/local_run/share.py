@@ -58,7 +58,15 @@ def specification(given: ShareGiven) -> dict[str, Any]:
         for files, mode in ((given.files, "ro"), (given.written, "rw"))
         for path, source in files.items()
     ]
-    edits = {"env": [f"{k}={v}" for k, v in given.container_env.items()], "mounts": mounts}
+    nodes = [
+        {"path": path, "hostPath": source, "permissions": "rw"}
+        for path, source in given.devices.items()
+    ]
+    edits: dict[str, Any] = {
+        "env": [f"{k}={v}" for k, v in given.container_env.items()], "mounts": mounts,
+    }  # fmt: skip
+    if nodes:
+        edits["deviceNodes"] = nodes
     return {
         "cdiVersion": _VERSION, "kind": KIND,
         "devices": [{"name": given.name, "containerEdits": edits}],
