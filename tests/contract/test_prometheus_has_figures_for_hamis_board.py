@@ -3,24 +3,19 @@ HAMi's Grafana board and web interface."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import yaml
-from aiohttp import ClientError, ClientSession
 
-from tessera_embedded.ports import reserved_ports
-from tests.contract.kubebin import kube_bin
-from tests.contract.session_fixtures import or_skip
+from tests.contract.prometheus import Prometheus, prometheus, scrapes
 from tests.dialects.hami import published_queries as published
 from tests.dialects.hami.published_queries import Query
 from tests.dialects.hami.recorded import CARDS, CHARGED_MIB, GRANTS, NODE, serving_metrics, usage
 
-Rows = list[dict[str, Any]]
 MIB: Final = 1 << 20
 POD: Final = GRANTS[0]
 VARIABLES: Final = {
@@ -32,86 +27,23 @@ MONITORS: Final = (
 )
 
 
-def configuration(urls: tuple[str, ...]) -> str:
-    """As the operator makes it of the component's PodMonitors, with a pod for each target."""
-    endpoints = [
-        monitor["spec"]["podMetricsEndpoints"][0]
-        for monitor in yaml.safe_load_all(MONITORS.read_text())
-        if "quota" not in monitor["metadata"]["name"]
-    ]
-    jobs = [
-        {
-            "job_name": f"tessera-{number}",
-            "metrics_path": endpoint["path"],
-            "params": endpoint["params"],
-            "honor_labels": endpoint["honorLabels"],
-            "relabel_configs": [
-                {"target_label": r["targetLabel"], "replacement": r["replacement"]}
-                for r in endpoint["relabelings"]
-            ],
-            "static_configs": [
-                {
-                    "targets": [url.removeprefix("http://")],
-                    "labels": {"namespace": "tessera-system", "pod": "its-own", "container": "c"},
-                }
-            ],
-        }
-        for number, (url, endpoint) in enumerate(zip(urls, endpoints, strict=True))
-    ]
-    # The second is how far apart points of a subquery are.
-    every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    return yaml.safe_dump({"global": every, "scrape_configs": jobs})
-
-
-class Prometheus:
-    """A server that runs."""
-
-    def __init__(self, session: ClientSession) -> None:
-        self._session = session
-
-    async def query(self, expression: str) -> Rows:
-        query = {"query": expression}
-        async with self._session.get("/api/v1/query", params=query) as answer:
-            found = await answer.json()
-        assert found["status"] == "success", f"{expression}: {found}"
-        rows: Rows = found["data"]["result"]
-        return rows
-
-    async def until_scraped(self) -> None:
-        """Both targets were read, and so long ago that a subquery has points."""
-        last = filled_in(published.WEB_SERVER[0])
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    if len(await self.query("hami_build_info")) == 2 and await self.query(last):
-                        return
-                except ClientError:
-                    pass  # it does not listen yet
-                await asyncio.sleep(0.1)
-
-
 @asynccontextmanager
-async def prometheus(folder: Path) -> AsyncGenerator[Prometheus]:
-    with or_skip():
-        program = await asyncio.to_thread(kube_bin, "prometheus")
-    async with serving_metrics() as urls:
-        with reserved_ports(1) as (port,):
-            pass
-        file = folder / "prometheus.yaml"
-        file.write_text(configuration(urls))
-        process = await asyncio.create_subprocess_exec(
-            program / "prometheus", f"--config.file={file}",
-            f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}",
-            "--log.level=error",
-        )  # fmt: skip
-        try:
-            async with ClientSession(f"http://127.0.0.1:{port}") as session:
-                server = Prometheus(session)
-                await server.until_scraped()
-                yield server
-        finally:
-            process.kill()
-            await process.wait()
+async def scraping(folder: Path) -> AsyncGenerator[Prometheus]:
+    """Prometheus, once both targets were read, and so long ago that a subquery has points."""
+    async with serving_metrics() as (scheduler, agent):
+        urls = {"tessera-scheduler-as-hami": scheduler, "tessera-agent-as-hami": agent}
+        monitors = yaml.safe_load_all(MONITORS.read_text())
+        jobs = list(scrapes(monitors, urls))
+        assert len(jobs) == len(urls)
+        async with prometheus(folder, {"scrape_configs": jobs}) as server:
+
+            async def scraped() -> bool:
+                targets = await server.query("hami_build_info")
+                last = filled_in(published.WEB_SERVER[0])
+                return len(targets) == 2 and bool(await server.query(last))
+
+            await server.until(scraped)
+            yield server
 
 
 def filled_in(query: Query) -> str:
@@ -123,7 +55,7 @@ def filled_in(query: Query) -> str:
 
 @pytest.mark.timeout(600)
 async def test_every_expression_has_figures(tmp_path: Path) -> None:
-    async with prometheus(tmp_path) as server:
+    async with scraping(tmp_path) as server:
         for query in (*published.BOARD, *published.WEB_SERVER, *published.WEB_PAGES):
             rows = await server.query(filled_in(query))
             assert rows, f"nothing for {query.expression}"

@@ -7,6 +7,9 @@
 Names become `tessera_<service>_<name>`; one that begins with a dot is taken as it stands, for names
 that the field settled before us. The library's global registry is not used, so that tests, and
 several services in one process, do not meet in it.
+
+A scraper that asks for OpenMetrics gets it. There, buckets of durations name a trace that fell into
+them (`tessera_runtime.tracing.durations`).
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.exposition import generate_latest
+from prometheus_client.exposition import choose_encoder, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.openmetrics import exposition as open_metrics
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
@@ -34,6 +38,7 @@ __all__ = [
 ]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Buckets of a duration, from an answer out of memory to a call that timed out."""
 
@@ -80,6 +85,16 @@ class MetricsRegistry:
     def text(self) -> bytes:
         """All of it as Prometheus reads it, of `CONTENT_TYPE`."""
         return generate_latest(self._registry)
+
+    def answer(self, accept: str) -> tuple[bytes, str]:
+        """All of it and its content type, for a scraper that sends this Accept header: OpenMetrics
+        where it names that, else `text`."""
+        _, kind = choose_encoder(accept)
+        if kind.partition(";")[0] != OPEN_METRICS.partition(";")[0]:
+            return self.text(), CONTENT_TYPE
+        # Names here need no escapes; the other ways of escaping check each letter of each line.
+        text: bytes = open_metrics.generate_latest(self._registry, open_metrics.ALLOWUTF8)  # type: ignore[no-untyped-call]
+        return text, OPEN_METRICS
 
 
 class _Read(Collector):

@@ -80,6 +80,9 @@ class EventPublisher:
         )
         self.prepared_count = 0
         """Containers that were given shares."""
+        self.prepare_seconds: Final = metrics.histogram(
+            "prepare_seconds", "From the question about a container with a grant to its answer"
+        )
         metrics.collect(self._collect)
 
     def prepared(self, pod: PodSandbox, container: str, traceparent: str) -> None:

@@ -31,7 +31,7 @@ from tessera_runtime.http.connections import ConnectionLimits
 from tessera_runtime.http.fair_queue import FairQueue
 from tessera_runtime.http.fast_path import STRANGER_BODY_MOST, Answer, BodyLimits
 from tessera_runtime.http.tls import Tls
-from tessera_runtime.metrics import CONTENT_TYPE, MetricsRegistry
+from tessera_runtime.metrics import MetricsRegistry
 
 log = logs.named("tessera.http")
 
@@ -108,8 +108,9 @@ def status_routes(
     `ready` and `healthy` give the reason why not, or an empty text; they answer from memory.
     """
 
-    async def scrape(_: web.Request) -> web.Response:
-        return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+    async def scrape(request: web.Request) -> web.Response:
+        body, kind = metrics.answer(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": kind})
 
     return [
         verdict_route("/healthz", healthy), verdict_route("/readyz", ready),

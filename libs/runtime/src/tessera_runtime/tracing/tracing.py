@@ -131,6 +131,12 @@ def current_traceparent() -> str:
     return _current.get()
 
 
+def sampled_trace(traceparent: str) -> str:
+    """The trace's id, 32 hex digits, of a traceparent that is well-formed or empty; empty where
+    nobody records the trace."""
+    return traceparent[3:35] if traceparent and int(traceparent[53:55], 16) & 1 else ""
+
+
 def well_formed(traceparent: str) -> bool:
     """True for the text of a W3C traceparent."""
     found = _TRACEPARENT.fullmatch(traceparent)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Final
 
 from msgspec import Struct
@@ -33,6 +34,8 @@ from tessera_core.node.container_admission import Granted, RefusalReason, Refuse
 from tessera_kubelet.nri.types import ContainerInfo, PodSandbox
 from tessera_runtime import logs
 from tessera_runtime.tracing import tracing
+from tessera_runtime.tracing.durations import timed_span
+from tessera_runtime.tracing.span import Span
 from tessera_schema.injections import Injection, Mount
 
 _log: Final = logs.named("tessera.agent.preparing")
@@ -79,6 +82,13 @@ class ContainerPreparer:
         self._files = files
         self._publisher = publisher
         self._setters = _SETTERS[delivery]
+
+    def span(self, name: str, pod: PodSandbox, container: str) -> AbstractContextManager[Span]:
+        """Around the answer about a container whose pod has a grant; its time is counted."""
+        return timed_span(
+            self._publisher.prepare_seconds, name, self._admitter.traceparent(pod),
+            pod=f"{pod.namespace}/{pod.name}", container=container, vendor=self._vendor.name,
+        )  # fmt: skip
 
     def prepare(
         self, pod: PodSandbox, container: ContainerInfo, granted: Granted

@@ -43,7 +43,6 @@ from tessera_core.node.container_admission import (
 from tessera_kubelet.device_plugin.types import AllocateRefused, ContainerAllocation
 from tessera_kubelet.nri.types import PodSandbox
 from tessera_runtime import logs
-from tessera_runtime.tracing import tracing
 
 _log: Final = logs.named("tessera.agent.allocating")
 _NAMED: Final = 4
@@ -140,13 +139,7 @@ class Allocator:
         self, found: FoundContainer, decision: AdmissionDecision, resource: str, ids: Sequence[str]
     ) -> ContainerAllocation | AllocateRefused:
         pod, name = found.pod, found.container.name
-        with tracing.span(
-            "tessera.agent.allocate",
-            parent=self._admitter.traceparent(pod),
-            pod=f"{pod.namespace}/{pod.name}",
-            container=name,
-            vendor=self._renderer.vendor.name,
-        ) as span:
+        with self._preparer.span("tessera.agent.allocate", pod, name) as span:
             answer = await self._decided(found, decision, resource, ids)
             if isinstance(answer, AllocateRefused):
                 span.failed(answer.why)

@@ -15,7 +15,6 @@ from tessera_agent.nri_plugin.hidden_cards import HiddenCards
 from tessera_core.dialect_kit.contract import Vendor
 from tessera_core.node.container_admission import Granted, NoDevices, Refused
 from tessera_kubelet.nri.types import Adjustment, ContainerInfo, CreationRefused, PodSandbox
-from tessera_runtime.tracing import tracing
 
 
 class CreationHandler:
@@ -47,13 +46,7 @@ class CreationHandler:
             return self._preparer.refuse_mount(pod, container, path)
         if not self._admitter.has_grant(pod):
             return self._without_cards(pod, container, self._vendor.deny)
-        with tracing.span(
-            "tessera.agent.prepare",
-            parent=self._admitter.traceparent(pod),
-            pod=f"{pod.namespace}/{pod.name}",
-            container=container.name,
-            vendor=self._vendor.name,
-        ) as span:
+        with self._preparer.span("tessera.agent.prepare", pod, container.name) as span:
             match self._admitter.admit(pod, container.name):
                 case NoDevices(env=env):
                     return self._without_cards(pod, container, env)

@@ -25,7 +25,7 @@ from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.scheduling.filter import Filter, FilteredPod
 from tessera_runtime.kube.binding import PodKey
-from tessera_runtime.tracing import tracing
+from tessera_runtime.tracing.durations import timed_span
 from tessera_scheduler.binding.grant_annotations import GrantAnnotations, Unwritable
 from tessera_scheduler.binding.outcomes import DONE, BindingOutcomes
 from tessera_scheduler.binding.quorum_read import PodReadState, QuorumReader
@@ -73,9 +73,9 @@ class Binder:
         if not self._store.begin(uid):
             return "a Binding of this pod is under way; ask again"
         try:
-            with tracing.span(
-                "tessera.scheduler.bind", parent, pod=f"{args.pod_namespace}/{args.pod_name}",
-                node=args.node,
+            with timed_span(
+                self._outcomes.seconds, "tessera.scheduler.bind", parent,
+                pod=f"{args.pod_namespace}/{args.pod_name}", node=args.node,
             ) as span:  # fmt: skip
                 problem = await self._bind(args, filtered, now) or self._bound_elsewhere(args)
                 if problem:

@@ -47,6 +47,8 @@ class BindingOutcomes:
         self._pod_events = pod_events
         self._metrics = metrics
         self._bound = metrics.binds.labels("bound")
+        self.seconds: Final = metrics.bind_seconds
+        """Counts from each call of bind to its outcome."""
 
     def bound(self, uid: str, grant: Grant) -> str:
         """The API server has written the Binding."""

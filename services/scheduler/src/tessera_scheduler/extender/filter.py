@@ -41,9 +41,12 @@ class FilterCalls:
         self._simulation = simulation
         self._placement_events = placement_events
         self._answered = answered
+        self.traceparent = ""
+        """Of the call that was answered last: it is over before the next one begins."""
 
     def answer(self, body: bytes) -> bytes:
         """The answer to a body of `/filter`. Raises msgspec.DecodeError for what is none."""
+        self.traceparent = ""
         args = decode_args(body)
         if is_simulation(args):
             return self._simulation.answer(args)
@@ -53,6 +56,7 @@ class FilterCalls:
             parent = trace_of(args.pod.metadata.annotations)
             self._orders.observe(args.pod)
         with tracing.span("tessera.scheduler.filter", parent, pod=_name(args.pod)) as span:
+            self.traceparent = span.traceparent
             answer = self._filter.answer(args, self._clock.time())
             span.set(verdict=str(answer.verdict), node=answer.node)
             if answer.reason is not None:

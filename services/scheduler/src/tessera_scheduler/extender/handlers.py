@@ -17,6 +17,7 @@ from tessera_core.scheduling.preemption import PreemptionCheck
 from tessera_core.scheduling.prioritize import Prioritizer
 from tessera_runtime.http.fast_path import Answer, Reply, text_reply
 from tessera_runtime.monotonic_clock import MonotonicClock
+from tessera_runtime.tracing.durations import observe
 from tessera_scheduler.binding.binder import Binder
 from tessera_scheduler.extender.filter import FilterCalls
 from tessera_scheduler.gangs.scheduling import GangScheduling
@@ -74,6 +75,11 @@ class Extender:
         self._check_leading()
         return self._filter_calls.answer(body)
 
+    @property
+    def filter_traceparent(self) -> str:
+        """Of the call of `filter` that was answered last."""
+        return self._filter_calls.traceparent
+
     async def bind(self, body: bytes) -> bytes:
         """Answer `/bind`."""
         self._check_leading()
@@ -116,11 +122,11 @@ class Extender:
 
 def answers(extender: Extender, metrics: SchedulerMetrics) -> dict[str, Answer]:
     """The extender's verbs over HTTP, by path."""
-    at_once = {
-        "filter": extender.filter, "prioritize": extender.prioritize, "preempt": extender.preempt,
-    }  # fmt: skip
+    filtering = _Calls("filter", metrics, lambda: extender.filter_traceparent)
     return {
-        **{f"/{verb}": _at_once(_Calls(verb, metrics), act) for verb, act in at_once.items()},
+        "/filter": _at_once(filtering, extender.filter),
+        "/prioritize": _at_once(_Calls("prioritize", metrics), extender.prioritize),
+        "/preempt": _at_once(_Calls("preempt", metrics), extender.preempt),
         "/bind": _later(_Calls("bind", metrics), extender.bind),
     }
 
@@ -158,8 +164,12 @@ def _later(calls: _Calls, act: Callable[[bytes], Awaitable[bytes]]) -> Answer:
 class _Calls:
     """Counts the calls of one verb."""
 
-    def __init__(self, verb: str, metrics: SchedulerMetrics) -> None:
+    def __init__(
+        self, verb: str, metrics: SchedulerMetrics, trace: Callable[[], str] = str
+    ) -> None:
+        """`trace` gives the traceparent of the call that was answered just now."""
         self._verb = verb
+        self._trace = trace
         self._outcomes = {
             outcome: metrics.calls.labels(verb, outcome)
             for outcome in ("answered", "malformed", "not leading", "failed")
@@ -167,7 +177,7 @@ class _Calls:
         self._seconds = metrics.call_seconds.labels(verb)
 
     def answered(self, made: bytes, began: float) -> Reply:
-        self._count("answered", began)
+        self._count("answered", began, self._trace())
         return Reply(made)
 
     def refused(self, why: msgspec.DecodeError | NotLeading, began: float) -> Reply:
@@ -180,6 +190,6 @@ class _Calls:
     def failed(self, began: float) -> None:
         self._count("failed", began)
 
-    def _count(self, outcome: str, began: float) -> None:
+    def _count(self, outcome: str, began: float, traceparent: str = "") -> None:
         self._outcomes[outcome].inc()
-        self._seconds.observe(perf_counter() - began)
+        observe(self._seconds, perf_counter() - began, traceparent)

@@ -15,6 +15,7 @@ from tessera_runtime import logs
 from tessera_runtime.http.fast_path import Answer, Reply, text_reply
 from tessera_runtime.metrics import MetricsRegistry as Metrics
 from tessera_runtime.tracing import tracing
+from tessera_runtime.tracing.durations import observe
 from tessera_scheduler.webhook.namespaces import NOTHING, NamespacePolicies, NamespacePolicy
 from tessera_scheduler.webhook.oversize import unread
 from tessera_scheduler.webhook.responses import refused
@@ -99,18 +100,19 @@ class Webhook:
         return self._finish(case, await self._namespaces.written(case.review.namespace))
 
     def _finish(self, case: _Case, written: NamespacePolicy) -> Reply:
-        answer = self._answer(case, written)
+        answer, trace = self._answer(case, written)
         self._answers(case.phase, _outcome(answer)).inc()
-        self._seconds(case.phase).observe(perf_counter() - case.began)
+        observe(self._seconds(case.phase), perf_counter() - case.began, trace)
         return Reply(encode_review(answer))
 
-    def _answer(self, case: _Case, written: NamespacePolicy) -> ReviewAnswer:
+    def _answer(self, case: _Case, written: NamespacePolicy) -> tuple[ReviewAnswer, str]:
+        """The answer, and the traceparent of its span; empty where there is none."""
         review = case.review
         try:
             notes = written.notes
             at_once = unread(self._rules, review, Setting(namespace=notes))
             if at_once is not None:
-                return at_once
+                return at_once, ""
             trace = _trace_of(bytes(review.object))
             with tracing.span(
                 f"tessera.scheduler.{case.phase}", parent=trace, namespace=review.namespace,
@@ -129,10 +131,9 @@ class Webhook:
                         why=answer.status.message,
                     )  # fmt: skip
         except DecodeError as e:
-            return refused(
-                review, Rejected(field="object", value="", remedy=f"it cannot be read: {e}")
-            )
-        return answer
+            why = Rejected(field="object", value="", remedy=f"it cannot be read: {e}")
+            return refused(review, why), ""
+        return answer, span.traceparent
 
 
 def _reviewed(body: bytes) -> ReviewRequest:
