@@ -191,7 +191,7 @@ def test_pods_and_those_that_wait_have_lists_of_their_own() -> None:
     assert any("gpu-1/1" in line for line in pods)
     waiting = picture(140, replace(first_view(""), place=Place.WAITING))
     assert any("team-b/llm-70b" in line for line in waiting)
-    assert "no pod waits for cards" in picture(
+    assert "no pods wait for cards" in picture(
         140, replace(first_view("ns=ml"), place=Place.WAITING)
     )
 

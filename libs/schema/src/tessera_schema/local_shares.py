@@ -117,6 +117,23 @@ class LocalShare(Struct, frozen=True, kw_only=True):
     """Unix time."""
     command: str
     """Empty where it is another user's."""
+    gpu_ns: int = 0
+    """Time of the card that it has had so far, as its hook counts it; a new file begins at 0."""
+    throttled_ns: int = 0
+    """Time so far for which its launches were held back."""
+
+
+class LocalWaiting(Struct, frozen=True, kw_only=True):
+    """A process that waits for room."""
+
+    user: str
+    pid: int
+    wanted: ShareWanted
+    """Without the command, where it is another user's."""
+    since: float
+    """Unix time."""
+    why: str
+    """Why nothing was given so far."""
 
 
 class SharesListed(Struct, frozen=True, kw_only=True, tag="shares"):
@@ -126,6 +143,10 @@ class SharesListed(Struct, frozen=True, kw_only=True, tag="shares"):
     shares: tuple[LocalShare, ...]
     waiting: int
     """Processes that wait for room."""
+    at_s: float = 0
+    """When the counters were read, by a clock that nobody sets."""
+    queue: tuple[LocalWaiting, ...] = ()
+    """Those that wait, in the order in which they came."""
 
 
 LocalAnswer = ShareGiven | ShareRefused | ShareFreed | SharesListed

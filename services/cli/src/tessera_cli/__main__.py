@@ -26,7 +26,7 @@ from tessera_cli.completion import PROGRAM, candidates, completion_parser
 from tessera_cli.errors import USAGE_ERROR, CommandError, NoDemo, UsageError
 from tessera_cli.explain.command import explain_parser
 from tessera_cli.listings.command import listing_parsers
-from tessera_cli.local_run.command import local_parsers
+from tessera_cli.local_run.command import MACHINE_TOP, local_parsers
 from tessera_cli.migrate.command import migrate_parser
 from tessera_cli.place.command import place_parser
 from tessera_cli.plan.command import plan_parser
@@ -131,7 +131,7 @@ def command_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     _demo_parser(commands)
     local_parsers(commands, os.environ)
     explain_parser(commands, os.environ)
-    top_parser(commands, os.environ)
+    top_parser(commands, os.environ, MACHINE_TOP)
     listing_parsers(commands, os.environ)
     _events_parser(commands)
     _quota_parser(commands)

@@ -94,6 +94,8 @@ class LocalDaemon:
         self._shares = shares
         self._paths = paths
         self._open = 0
+        self.answered = 0
+        """Connections so far."""
         self.problem = ""
         """Why there are no cards; empty = there are."""
 
@@ -109,6 +111,7 @@ class LocalDaemon:
             connection, _ = await loop.sock_accept(listening)
             connection.setblocking(False)  # noqa: FBT003  (socket has it so)
             self._open += 1
+            self.answered += 1
             tasks.create_task(self._serve(connection), name="connection")
 
     async def _serve(self, connection: socket.socket) -> None:

@@ -89,11 +89,11 @@ async def _serve(settings: LocalSettings, daemon: LocalDaemon, tasks: asyncio.Ta
 
 async def _until_idle(daemon: LocalDaemon, idle_s: float) -> None:
     loop = asyncio.get_running_loop()
-    since = loop.time()
+    since, answered = loop.time(), daemon.answered
     while loop.time() - since < idle_s:
         await asyncio.sleep(min(idle_s / 4, 1.0))
-        if not daemon.idle:
-            since = loop.time()
+        if not daemon.idle or daemon.answered != answered:
+            since, answered = loop.time(), daemon.answered
     raise _IdleEnd
 
 

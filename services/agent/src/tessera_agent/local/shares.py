@@ -22,6 +22,7 @@ from msgspec import Struct
 from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey, HookFiles
 from tessera_agent.containers.limits import limits_of
+from tessera_agent.local.listed_shares import WaitingProcess, share_rows, waiting_row
 from tessera_agent.local.machine_ledger import PROCESS, LocalLedger, NoRoom
 from tessera_agent.local.processes import (
     LocalProcess,
@@ -34,12 +35,12 @@ from tessera_agent.local.processes import (
 from tessera_agent.local.stored_shares import StoredShare, read_shares, write_shares
 from tessera_core.dialect_kit.lending_terms import LendingTerms
 from tessera_core.hook.records import uuid_key
-from tessera_core.hook.usage_file import UsageFile, UsageFileBounds
+from tessera_core.hook.usage_file import CardRecord, UsageFile, UsageFileBounds
 from tessera_kubelet.nri.types import PodSandbox
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_schema.grants import Grant
-from tessera_schema.local_shares import LocalShare, SharesListed, ShareWanted
+from tessera_schema.local_shares import SharesListed, ShareWanted
 
 _log: Final = logs.named("tessera.local.shares")
 LIMITS: Final = "TESSERA_LIMITS"
@@ -74,7 +75,7 @@ class LocalShares:
         self._files = HookFiles(folder, clock)
         self._held: dict[str, GivenShare] = {}
         self._writing = asyncio.Lock()
-        self._waiting: dict[asyncio.Event, None] = {}
+        self._waiting: dict[asyncio.Event, WaitingProcess] = {}
         """In the order in which they came."""
 
     def __len__(self) -> int:
@@ -102,7 +103,7 @@ class LocalShares:
         if (known := self._known(process, wanted)) is not None:
             return known
         room = asyncio.Event()
-        self._waiting[room] = None
+        self._waiting[room] = WaitingProcess(process, wanted, self._clock.time())
         descriptor = opened(process)
         if descriptor is None:
             del self._waiting[room]
@@ -142,6 +143,7 @@ class LocalShares:
                 while isinstance(answer := self._reserved(process, wanted), NoRoom):
                     if not answer.ever or wanted.wait_s == 0:
                         return answer
+                    self._waiting[room].why = answer.why
                     room.clear()
                     await room.wait()
                     if not runs(process):
@@ -270,38 +272,21 @@ class LocalShares:
     async def listed(self, viewer: int) -> SharesListed:
         """Everything, for this user: commands are shown to their owners and to root."""
         held = list(self._held.values())
-        used = await asyncio.to_thread(lambda: [self._charged(one) for one in held])
+        used = await asyncio.to_thread(lambda: [self._records(one) for one in held])
+        now_ns = self._clock.time_ns()
         shares = [
-            row for one, charged in zip(held, used, strict=True)
-            for row in self._rows(one, charged, viewer)
+            row for one, records in zip(held, used, strict=True)
+            for row in share_rows(one.stored, one.files, records, viewer, now_ns)
         ]  # fmt: skip
         return SharesListed(
-            cards=self.ledger.listed(), shares=tuple(shares), waiting=len(self._waiting)
-        )
+            cards=self.ledger.listed(), shares=tuple(shares), waiting=len(self._waiting),
+            at_s=asyncio.get_running_loop().time(),
+            queue=tuple(waiting_row(one, viewer) for one in self._waiting.values()),
+        )  # fmt: skip
 
-    def _charged(self, given: GivenShare) -> Mapping[str, int]:
+    def _records(self, given: GivenShare) -> Mapping[str, CardRecord]:
         used = self._used(given)
-        return {uuid_key(c.uuid): c.charged_bytes for c in used.cards} if used else {}
-
-    def _rows(self, given: GivenShare, charged: Mapping[str, int], viewer: int) -> list[LocalShare]:
-        stored = given.stored
-        now_ns = self._clock.time_ns()
-        lent = {
-            card.uuid: card.lent_permille if now_ns < card.lent_until_ns else 0
-            for card in given.files.limits.cards
-        }
-        return [
-            LocalShare(
-                name=stored.name, user=user_name(stored.owner.uid),
-                pid=0 if stored.reserved else stored.owner.pid, card=share.card,
-                index=share.index, memory_bytes=share.memory_bytes,
-                used_bytes=charged.get(uuid_key(share.card), 0),
-                cores_percent=share.cores_percent, lent_percent=lent.get(share.card, 0) / 10,
-                best_effort=bool(share.best_effort), since=stored.since,
-                command=stored.wanted.command if viewer in (0, stored.owner.uid) else "",
-            )
-            for share in stored.grant.shares
-        ]  # fmt: skip
+        return {uuid_key(c.uuid): c for c in used.cards} if used else {}
 
 
 def _key(name: str) -> ContainerKey:

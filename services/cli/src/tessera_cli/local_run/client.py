@@ -14,7 +14,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,10 +26,13 @@ from tessera_schema.local_shares import (
     LocalAnswer,
     LocalRequest,
     ShareRefused,
+    SharesListed,
+    SharesWanted,
 )
 
 _MACHINE: Final = Path("/run/tessera/local")
 _SIMULATED: Final = "simulated"
+_RUNTIME: Final = "XDG_RUNTIME_DIR"
 _START_S: Final = 20.0
 _AGAIN_S: Final = 0.05
 _LAST_BYTES: Final = 2000
@@ -61,6 +63,19 @@ def answer_to(options: argparse.Namespace, request: LocalRequest) -> LocalAnswer
         time.sleep(_AGAIN_S)  # noqa: TID251  (a command without a loop)
 
 
+def shares_of(options: argparse.Namespace) -> SharesListed:
+    """All cards and shares of the machine. Raises NoLocalDaemon, NotGiven."""
+    listed = answer_to(options, SharesWanted())
+    if not isinstance(listed, SharesListed):
+        raise NoLocalDaemon("the daemon is of another release: end it")
+    return listed
+
+
+def is_running(options: argparse.Namespace) -> bool:
+    """Whether the daemon that would be asked answers already; nothing is made or started."""
+    return _is_listening(_place(options) / LOCAL_SOCKET)
+
+
 def is_own(options: argparse.Namespace) -> bool:
     """Whether the daemon serves this user alone."""
     return options.folder is None and _folder(options) != _machine(options)
@@ -71,25 +86,33 @@ def _machine(options: argparse.Namespace) -> Path:
 
 
 def _folder(options: argparse.Namespace) -> Path:
+    """Where the daemon is; a user's own folder is made. Raises NoLocalDaemon."""
+    place = _place(options)
+    if place != _own(options) or options.environ.get(_RUNTIME):
+        return place
+    own = place.parent if options.simulated else place
+    own.mkdir(mode=0o700, exist_ok=True)
+    found = own.lstat()
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
+        raise NoLocalDaemon(str(own), f"it is not this user's alone: set {_RUNTIME}")
+    return place
+
+
+def _place(options: argparse.Namespace) -> Path:
+    """The folder that was named, else the machine's where root's daemon serves, else the user's."""
     if options.folder is not None:
         return Path(options.folder)
     machine = _machine(options)
     if os.getuid() == 0 or _is_listening(machine / LOCAL_SOCKET):
         return machine
-    own = _own_folder(options.environ)
+    return _own(options)
+
+
+def _own(options: argparse.Namespace) -> Path:
+    """A folder of this user that nobody else can write."""
+    runtime = options.environ.get(_RUNTIME)
+    own = Path(runtime) / "tessera" if runtime else Path(f"/tmp/tessera-{os.getuid()}")  # noqa: S108  (whose it is, is looked at)
     return own / _SIMULATED if options.simulated else own
-
-
-def _own_folder(environ: Mapping[str, str]) -> Path:
-    """A folder of this user that nobody else can write. Raises NoLocalDaemon."""
-    if runtime := environ.get("XDG_RUNTIME_DIR"):
-        return Path(runtime) / "tessera"
-    own = Path(f"/tmp/tessera-{os.getuid()}")  # noqa: S108  (whose it is, is looked at)
-    own.mkdir(mode=0o700, exist_ok=True)
-    found = own.lstat()
-    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
-        raise NoLocalDaemon(str(own), "it is not this user's alone: set XDG_RUNTIME_DIR")
-    return own
 
 
 def _is_listening(path: Path) -> bool:

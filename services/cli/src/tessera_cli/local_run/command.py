@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tessera_cli import forms
 from tessera_cli.errors import USAGE_ERROR
+from tessera_cli.top.command import MachineTop
 
 if TYPE_CHECKING:
+    from tessera_cli.top.view import TopView
     from tessera_schema.local_shares import ShareWanted
 
     Commands = argparse._SubParsersAction[Any]
@@ -40,6 +42,9 @@ def local_parsers(commands: Commands, environ: Mapping[str, str]) -> None:
         "holds them, and what of them is used.",
     )
     _common(ps, environ)
+    ps.add_argument(
+        "-w", "--watch", action="store_true", help="go on, and print each row that changes"
+    )
     forms.add_forms(ps, environ, _FORMS)
     ps.set_defaults(run=_ps)
     share = commands.add_parser(
@@ -148,3 +153,18 @@ def _remove(options: argparse.Namespace) -> int:
     from tessera_cli.local_run import share
 
     return share.remove(options)
+
+
+def _is_running(options: argparse.Namespace) -> bool:
+    from tessera_cli.local_run import client
+
+    return client.is_running(options)
+
+
+def _show(options: argparse.Namespace, view: TopView) -> int:
+    from tessera_cli.local_run import machine_top
+
+    return machine_top.show(options, view)
+
+
+MACHINE_TOP: Final = MachineTop(_is_running, _show)

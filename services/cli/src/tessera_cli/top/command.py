@@ -7,8 +7,11 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from tessera_cli import forms, kubeconfig
 from tessera_cli.cluster_state.nats_options import add_usage_options, named_bus
@@ -17,14 +20,25 @@ from tessera_cli.text import print_notice
 from tessera_core.occupancy.selection import BadRowFilter, RowOrder
 
 if TYPE_CHECKING:
+    from tessera_cli.top.view import TopView
+
     Commands = argparse._SubParsersAction[Any]
 
 _EPILOG: Final = """\
 example: tessera top --nats nats://127.0.0.1:4222
-         tessera top --once -o json -n ml"""
+         tessera top --once -o json -n ml
+         tessera top --local"""
 
 
-def top_parser(commands: Commands, environ: Mapping[str, str]) -> None:
+class MachineTop(Struct, frozen=True):
+    """The same command for one machine without Kubernetes."""
+
+    is_running: Callable[[argparse.Namespace], bool]
+    """Whether its daemon runs."""
+    show: Callable[[argparse.Namespace, TopView], int]
+
+
+def top_parser(commands: Commands, environ: Mapping[str, str], machine: MachineTop) -> None:
     """Add the command, with defaults from the environment."""
     command = commands.add_parser(
         "top",
@@ -33,7 +47,8 @@ def top_parser(commands: Commands, environ: Mapping[str, str]) -> None:
         "pods that hold it, who is throttled, lends and borrows, and the pods that wait and why. "
         "It is drawn again every second on a terminal; else, and with --once or -o, it is printed "
         "once. Cards and grants are read from the API server; use is read from the message bus, "
-        "where --nats names it.",
+        "where --nats names it. With --local, and where there is no kubeconfig and the daemon of "
+        "tessera run answers, it is of this machine and its processes.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -55,21 +70,46 @@ def top_parser(commands: Commands, environ: Mapping[str, str]) -> None:
         help="what comes first",
     )  # fmt: skip
     command.add_argument("--once", action="store_true", help="print it once")
+    command.add_argument(
+        "--local", action="store_true", help="this machine, whose cards tessera run shares"
+    )
+    command.add_argument(
+        "--simulated", action="store_true", help="this machine's simulated cards; says --local"
+    )
+    command.add_argument(
+        "--folder", type=Path, help="folder of the daemon to ask; says --local"
+    )  # fmt: skip
     kubeconfig.add_arguments(command, environ, namespaced=False)
     forms.add_forms(command, environ, (forms.TABLE, forms.WIDE, forms.JSON, forms.YAML))
     add_usage_options(command)
-    command.set_defaults(run=_top)
+    command.set_defaults(run=lambda options: _top(options, machine))
 
 
-def _top(options: argparse.Namespace) -> int:
-    from tessera_cli.cluster_state.card_source import CardSource
-    from tessera_cli.top import cluster_top
+def _top(options: argparse.Namespace, machine: MachineTop) -> int:
     from tessera_cli.top.view import first_view
 
     try:
         view = first_view(_filter(options), RowOrder(options.sort))
     except BadRowFilter as e:
         raise UsageError(str(e)) from e
+    if _is_of_machine(options, machine):
+        return machine.show(options, view)
+    return _of_cluster(options, view)
+
+
+def _is_of_machine(options: argparse.Namespace, machine: MachineTop) -> bool:
+    """Whether this machine is meant: it is named, or there is no cluster to ask and it answers."""
+    if options.local or options.simulated or options.folder:
+        return True
+    target = kubeconfig.target(options)
+    named = target.kubeconfig or target.context or target.user or target.host or options.nats
+    return not named and machine.is_running(options)
+
+
+def _of_cluster(options: argparse.Namespace, view: TopView) -> int:
+    from tessera_cli.cluster_state.card_source import CardSource
+    from tessera_cli.top import cluster_top
+
     source = CardSource(
         target=kubeconfig.target(options),
         bus=named_bus(options),

@@ -32,8 +32,8 @@ _LEAST_WAITING: Final = 2
 """Lines: a title and a pod."""
 _HELP: Final = (
     "c  cards: a bar for each; its shares side by side, of each the used part first",
-    "p  pods that hold cards", "w  pods that wait, and why",
-    "up, down, page up, page down, home, end  move; pods of the chosen card are listed beneath",
+    "p  {holders} that hold cards", "w  {holders} that wait, and why",
+    "up, down, page up, page down, home, end  move; {holders} of the chosen card are beneath",
     "s  sort: name, memory granted, cores granted, used, idle",
     "/  filter: ns=NAME node=NAME dialect=NAME, shell patterns, commas between; or part of a name",
     "escape  no filter", "q  quit", "",
@@ -46,7 +46,7 @@ class TopSnapshot(Struct, frozen=True, kw_only=True):
     """The rows of one moment, those that are wanted, in their order."""
 
     name: str
-    """Of the cluster, as the kubeconfig calls it."""
+    """Of the cluster, as the kubeconfig calls it; of one machine, its own."""
     now_s: float
     """Unix time."""
     clock: str
@@ -61,6 +61,8 @@ class TopSnapshot(Struct, frozen=True, kw_only=True):
     """All cards of `nodes`, in order."""
     pods: Sequence[ShareRow] = ()
     """All their shares that are wanted, where the view is of pods."""
+    holders: str = "pods"
+    """What has shares and waits."""
 
 
 def row_count(found: TopSnapshot, view: TopView, width: int) -> int:
@@ -91,7 +93,7 @@ def frame(
     room = max(height - len(top) - 1, 0)
     body = _body(found, view, width, room, glyphs)[:room]
     body += [Text()] * (room - len(body))
-    lines = [*top, *body, _foot(view, width)][:height]
+    lines = [*top, *body, _foot(found, view, width)][:height]
     for line in lines:
         line.truncate(width, overflow="ellipsis")
     return lines
@@ -120,10 +122,10 @@ def _head(found: TopSnapshot, view: TopView, width: int) -> list[Text]:
     return lines
 
 
-def _foot(view: TopView, width: int) -> Text:
+def _foot(found: TopSnapshot, view: TopView, width: int) -> Text:
     if view.typing is not None:
         return Text(f"/{view.typing}_  {view.problem or 'enter: filter  escape: back'}")
-    keys = "[c]ards [p]ods [w]aiting  / filter  s sort  ? help  q quit"
+    keys = f"[c]ards [p]{found.holders[1:]} [w]aiting  / filter  s sort  ? help  q quit"
     return Text(keys if width >= NARROW else "c p w  / s ? q", style="reverse")
 
 
@@ -137,16 +139,16 @@ def _body(
             window = _window(view.cursor, len(found.pods), room)
             lines = [
                 share_line(found.pods[i], width, where=True) for i in range(*window)
-            ] or [Text("no pod holds a card")]  # fmt: skip
+            ] or [Text(f"no {found.holders} hold a card")]  # fmt: skip
             return _marked(lines, view.cursor - window[0])
         case Place.WAITING:
             window = _window(view.cursor, len(found.waiting), room)
             lines = [
                 waiting_line(found.waiting[i], found.now_s, width) for i in range(*window)
-            ] or [Text("no pod waits for cards")]  # fmt: skip
+            ] or [Text(f"no {found.holders} wait for cards")]  # fmt: skip
             return _marked(lines, view.cursor - window[0])
         case Place.HELP:
-            return [Text(line) for line in _HELP]
+            return [Text(line.format(holders=found.holders)) for line in _HELP]
 
 
 def _cards(
@@ -154,7 +156,7 @@ def _cards(
 ) -> list[Text]:  # fmt: skip
     count = row_count(found, view, width)
     if not count:
-        return [Text(_nothing(view))]
+        return [Text(_nothing(found, view))]
     cursor = min(view.cursor, count - 1)
     waiting = _waiting_part(found, width, room // 5, glyphs)
     beneath = _beneath(found, cursor, width, room // 3, glyphs)
@@ -171,9 +173,11 @@ def _cards(
     return [*lines, *_marked(rows, cursor - first), *beneath, *waiting]
 
 
-def _nothing(view: TopView) -> str:
+def _nothing(found: TopSnapshot, view: TopView) -> str:
     if view.wanted:
         return "nothing matches the filter (escape: no filter)"
+    if found.holders != "pods":
+        return "this machine has no cards"
     return "no card is published: see that Tessera's agents run on the nodes that have cards"
 
 
@@ -189,7 +193,7 @@ def _beneath(
         card = found.cards[cursor]
         title, shares = f"{card.node}/{card.card.index}", list(card.shares)
     shown = shares if len(shares) < most else shares[: most - 2]
-    lines = [heading(f"pods on {title}", width, glyphs)]
+    lines = [heading(f"{found.holders} on {title}", width, glyphs)]
     lines += [share_line(share, width) for share in shown]
     if len(shown) < len(shares):
         lines.append(Text(f" and {len(shares) - len(shown)} more", style="bright_black"))

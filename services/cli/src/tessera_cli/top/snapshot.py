@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from rich.text import Text
 
@@ -24,13 +24,29 @@ from tessera_cli.top.lines import (
     waiting_line,
 )
 from tessera_cli.top.view import Place, TopView
-from tessera_core.occupancy.occupancy import Occupancy
-from tessera_core.occupancy.rows import NodeRow, ShareRow
+from tessera_core.occupancy.rows import CardTotals, NodeRow, ShareRow, WaitingRow
 from tessera_core.occupancy.selection import ordered, selected
 
 
+class TopRows(Protocol):
+    """Has the rows of a cluster, or of one machine."""
+
+    def rows(self) -> Sequence[NodeRow]:
+        """The nodes with cards."""
+        ...
+
+    def totals(self) -> CardTotals:
+        """All of them added up."""
+        ...
+
+    def waiting(self) -> Sequence[WaitingRow]:
+        """Those that wait, the oldest first."""
+        ...
+
+
 def take(
-    occupancy: Occupancy, view: TopView, *, name: str, now_s: float, status: str = ""
+    occupancy: TopRows, view: TopView, *, name: str, now_s: float, status: str = "",
+    holders: str = "pods",
 ) -> TopSnapshot:  # fmt: skip
     """The rows of this moment."""
     rows = occupancy.rows()
@@ -42,7 +58,7 @@ def take(
     return TopSnapshot(
         name=name, now_s=now_s, clock=_clock(now_s), nodes=nodes, totals=occupancy.totals(),
         waiting=[row for row in occupancy.waiting() if view.wanted.waits(row)], status=status,
-        cards=cards, pods=pods,
+        cards=cards, pods=pods, holders=holders,
     )  # fmt: skip
 
 
