@@ -26,7 +26,7 @@ class Ran(Struct, frozen=True):
     def pods(self) -> list[dict[str, Any]]:
         """The pods of the JSON answer."""
         answer: dict[str, list[dict[str, Any]]] = json.loads(self.out)
-        keys = [key for key in answer if key not in ("gangs", "queues")]
+        keys = [key for key in answer if key not in ("gangs", "queues", "reserved")]
         assert keys in (["pods"], ["pods", "nodes", "warnings"])
         return answer["pods"]
 

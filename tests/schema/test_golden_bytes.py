@@ -183,6 +183,7 @@ def test_reasons_keep_their_numbers_and_names() -> None:
         15: "TopologyNotFit",
         16: "AgentSilent",
         17: "CardHidden",
+        18: "CardReserved",
         101: "NodeUnregistered",
         102: "NodeInsufficientDevice",
         103: "NodeBlocked",

@@ -34,6 +34,8 @@ start counts as lost when it moves."""
 CHECKPOINTED_KEY: Final = "tessera.dev/checkpointed-at"
 """On a pod, by its owner: when its last checkpoint was written (RFC 3339); what it did before is
 not lost when it is evicted."""
+EXPECTED_KEY: Final = "tessera.dev/expected-seconds"
+"""On a pod, by its owner: seconds after its start at which it is expected to end."""
 PREEMPTIBLE_KEY: Final = "tessera.dev/preemptible"
 """On a pod, by its owner: "false" = no pod is given its cards by evicting it, "surplus" = of its
 gang only members beyond the minimum go, "true" = it may go although it has no controller."""
@@ -58,7 +60,7 @@ CLASSES: Final = (GUARANTEED, BURSTABLE, BEST_EFFORT)
 than it has; `burstable`, or none: a part of it may lie in the host's memory there; `best-effort`:
 like that, and it is granted no cores: it has the card's time that others leave."""
 OWNER_KEYS: Final = frozenset({
-    REBALANCE_KEY, CHECKPOINT_KEY, CHECKPOINTED_KEY, PREEMPTIBLE_KEY, LEAST_MEMORY_KEY, LENDING_KEY,
-    ORDER_KEY, CLASS_KEY,
+    REBALANCE_KEY, CHECKPOINT_KEY, CHECKPOINTED_KEY, EXPECTED_KEY, PREEMPTIBLE_KEY,
+    LEAST_MEMORY_KEY, LENDING_KEY, ORDER_KEY, CLASS_KEY,
 })  # fmt: skip
 """Keys of our group that a pod's owner may write: wishes, which give nothing."""

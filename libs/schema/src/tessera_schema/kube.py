@@ -171,6 +171,8 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     host_pid: bool = msgspec.field(name="hostPID", default=False)
     host_ipc: bool = msgspec.field(name="hostIPC", default=False)
     node_name: str = ""
+    active_deadline_seconds: int | None = None
+    """Seconds after its start at which kubelet ends it."""
     scheduler_name: str = ""
     priority: int | None = None
     """As admission resolved the pod's priority class; none = 0."""

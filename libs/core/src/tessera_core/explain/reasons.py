@@ -13,9 +13,10 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from tessera_core.fleet.closed_cards import MODES_LEFT_ALONE
 from tessera_core.fleet.columns import NodeView, at
 from tessera_core.fleet.cores import percent
-from tessera_core.fleet.fleet import MODES_LEFT_ALONE, Fleet
+from tessera_core.fleet.fleet import Fleet
 from tessera_core.fleet.memory_sizes import size_on, sizes_of
 from tessera_core.fleet.needs import CardNeeds
 from tessera_core.placement.card_choice import scopes
@@ -252,6 +253,7 @@ _DETAILS: Final[Mapping[Reason, Callable[[_Refused], str]]] = {
     Reason.CARD_NOT_HEALTH: lambda r: f"unhealthy: {r.ids()}",
     Reason.CARD_HIDDEN: lambda r: f"hidden by settings of its node: {r.ids()}",
     Reason.CARD_CORDONED: lambda r: f"cordoned by an operator: {r.ids()}",
+    Reason.CARD_RESERVED: lambda r: f"reserved for who waits before this pod: {r.ids()}",
     Reason.MODE_NOT_FIT: _mode,
     Reason.CARD_TYPE_MISMATCH: _type,
     Reason.CARD_UUID_MISMATCH: lambda r: f"{r.who} asks for other cards than {r.ids()}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.closed_cards import takes_nobody
 from tessera_core.fleet.fleet import Fleet
 from tessera_schema.grants import Grant
 from tessera_schema.reasons import Reason
@@ -37,7 +38,7 @@ def unusable(fleet: Fleet, grant: Grant) -> tuple[Reason, str] | None:
         place = fleet.locate(grant.node, share.card)
         if place is None:
             return Reason.UNKNOWN_CARD, f"no card {share.card} on {grant.node}"
-        if fleet.cards.blocked[place]:
+        if takes_nobody(int(fleet.cards.blocked[place])):
             reason = Reason(int(fleet.cards.blocked[place]))
             return reason, f"card {share.card} on {grant.node}: {reason.wire}"
     return None

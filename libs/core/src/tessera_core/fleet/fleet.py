@@ -7,7 +7,7 @@ The ledger owns the truth about who holds what and updates the fleet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy as copy_of
 from typing import Final
 
@@ -16,6 +16,7 @@ import numpy as np
 from tessera_core.fleet import cores
 from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.closed_cards import closed, without_reserved
 from tessera_core.fleet.columns import (
     NO_PRICE,
     NO_VENDOR,
@@ -27,11 +28,7 @@ from tessera_core.fleet.columns import (
 from tessera_core.fleet.name_table import NameTable
 from tessera_core.fleet.overcommit import is_overcommitted, price
 from tessera_schema.cards import Card
-from tessera_schema.reasons import Reason
 
-MODES_LEFT_ALONE: Final = ("mig",)
-"""Cards in these modes are not cut into shares. They are set in hardware: a card whose source names
-no mode is in none of them."""
 _MOST_CHANGES: Final = 4_096
 
 
@@ -73,6 +70,8 @@ class Fleet:
         """
         self.silent: dict[str, frozenset[str]] = {}
         """Node -> vendors whose agent is silent there. Set by `set_silent`."""
+        self.reserved: Mapping[str, frozenset[str]] = {}
+        """Node -> ids of cards that a gang in line will get. Set by `set_reserved`."""
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._columns: list[dict[str, Ints]] = []
         self._renamed: list[dict[str, str]] = []
@@ -175,16 +174,37 @@ class Fleet:
     def set_silent(self, silent: Mapping[str, frozenset[str]]) -> None:
         """Set the vendors whose agent is silent, for each of these nodes. It lasts until it is set
         again, also while the node is not here. What is used of the cards does not change."""
-        column = self.cards.blocked = self.cards.blocked.copy(order="K")  # not a snapshot's
-        self.changes = []
         for node, vendors in silent.items():
             self.silent.pop(node, None)
             if vendors:
                 self.silent[node] = vendors
+        self._close(silent)
+
+    def set_reserved(self, reserved: Mapping[str, frozenset[str]]) -> None:
+        """Set the cards, by node and id, that are closed for all but those that may use a gang's
+        cards before it (`opened`). It lasts as silence does."""
+        before, self.reserved = self.reserved, dict(reserved)
+        self._close({*before, *reserved})
+
+    def opened(self) -> Fleet:
+        """The same cards, those that are reserved for a gang open: to be read, and to be made again
+        after any change but that of use. It shares what is used."""
+        copy = copy_of(self)
+        copy.cards = self.cards.copy()
+        copy.cards.blocked = without_reserved(self.cards.blocked)
+        return copy
+
+    def _close(self, nodes: Iterable[str]) -> None:
+        column = self.cards.blocked = self.cards.blocked.copy(order="K")  # not a snapshot's
+        self.changes = []
+        for node in nodes:
             row = self.rows.get(node)
             if row is not None:
                 for i, card in enumerate(self.facts[row]):
-                    column[row, i] = _closed(card, vendors)
+                    column[row, i] = self._closed(node, card)
+
+    def _closed(self, node: str, card: Card) -> int:
+        return closed(card, self.silent.get(node, ()), self.reserved.get(node, ()))
 
     # -- reading
 
@@ -328,7 +348,7 @@ class Fleet:
         c.pressure[at] = self.pressed.get(self.names[row], {}).get(card.id, 0)
         price = self.priced.get(self.names[row], {}).get(card.id, NO_PRICE)
         c.prices[at], c.priced[at] = price
-        c.blocked[at] = _closed(card, self.silent.get(self.names[row], frozenset()))
+        c.blocked[at] = self._closed(self.names[row], card)
 
     def _clear(self, row: int) -> None:
         for card in self.facts[row]:
@@ -357,20 +377,6 @@ class Fleet:
         self.pool = np.concatenate([self.pool, np.zeros(more_rows, np.int64)])
         self.blocked = np.concatenate([self.blocked, np.zeros(more_rows, np.bool_)])
         self._free_rows += range(rows + more_rows - 1, rows - 1, -1)
-
-
-def _closed(card: Card, silent: frozenset[str]) -> int:
-    """The reason for which no pod may be placed on the card, 0 where there is none. A silent agent
-    comes first: what it reported of the card is no longer known to hold."""
-    if card.vendor in silent:
-        return Reason.AGENT_SILENT
-    if not card.healthy:
-        return Reason.CARD_NOT_HEALTH
-    if card.hidden:
-        return Reason.CARD_HIDDEN
-    if card.cordoned:
-        return Reason.CARD_CORDONED
-    return Reason.MODE_NOT_FIT if card.mode in MODES_LEFT_ALONE else 0
 
 
 def _pool_of(cards: Sequence[Card]) -> str:

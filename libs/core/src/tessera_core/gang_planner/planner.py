@@ -45,6 +45,8 @@ class ShortOfRoom(Struct, frozen=True):
     members: tuple[MemberRequest, ...]
     domains: Sequence[Set[str]] | None
     """Groups of nodes of which one has to take all; None = any nodes."""
+    over: bool
+    """Whether the cap of a queue keeps them out, whatever room there is."""
 
 
 class GangPlanner:
@@ -178,11 +180,12 @@ class GangPlanner:
     def _keep_short_of_room(
         self, bundle: Sequence[GangMembers], least: Sequence[GangMember], admitted: Admissions
     ) -> None:
+        requests = tuple(_request_of(member.pod, admitted) for member in least)
         short = ShortOfRoom(
-            tuple(members.gang.id for members in bundle),
-            tuple(_request_of(member.pod, admitted) for member in least),
+            tuple(members.gang.id for members in bundle), requests,
             self._hindrances.domains(bundle[0]),
-        )
+            self._hindrances.over(bundle, requests) is not None,
+        )  # fmt: skip
         self.short_of_room |= dict.fromkeys(short.gangs, short)
 
     def _count(self, pod: Pod) -> None:

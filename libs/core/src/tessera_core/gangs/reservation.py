@@ -27,6 +27,7 @@ from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.packing.packer import Packer
 from tessera_core.placement.place import SEARCHED_FITS
+from tessera_core.rebalance.slices import Slices
 
 STEPS_OF_A_SLICE: Final = 4
 """Fits that one slice may cost, at 0.3 to 2 ms each where there are 5,000 nodes with 8 cards. The
@@ -74,16 +75,19 @@ class GangReservation:
         domains: Sequence[Set[str]] | None = None,
         packer: Packer | None = None,
         scratch: ScratchCluster | None = None,
+        opened: bool = False,
     ) -> None:
         """`domains` are groups of nodes, of which one has to take all members; None = any nodes.
         `filters` are the ledger's nodes as kube-scheduler sees them; they are not changed. With
-        `scratch` the search is made there, and what it finds cannot be taken (`find_seats`)."""
+        `scratch` the search is made there, and what it finds cannot be taken (`find_seats`). With
+        `opened` cards that are reserved for a gang in line may be used."""
         self._ledger = ledger
         self._filters = filters
         self._members = tuple(members)
         self._domains = domains
         self._packer = packer
         self._given = scratch
+        self._opened = opened
         self._shapes: dict[str, bytes] = {}
         self._hardness: dict[bytes, tuple[float, ...]] = {}
         """By shape."""
@@ -108,7 +112,7 @@ class GangReservation:
     def find_seats(self, steps: int) -> Seats | GangUnschedulable | None:
         """Places for all members, of which the ledger learns nothing; None where so many fits do
         not find them."""
-        search = self._seats()
+        search = self.seats_in_slices()
         try:
             for _ in range(steps):
                 next(search)
@@ -116,6 +120,10 @@ class GangReservation:
             found: Seats | GangUnschedulable = end.value
             return found
         return None
+
+    def seats_in_slices(self) -> Slices[Seats | GangUnschedulable]:
+        """The same to the end, a fit each slice."""
+        return self._seats()
 
     def _take(self, seats: Seats, now: float) -> GangReserved | GangUnschedulable | None:
         """Take all of it, or None where the search has to begin again."""
@@ -155,7 +163,9 @@ class GangReservation:
     def _scratch(self, only: Set[str] | None) -> ScratchCluster:
         if self._given is not None:
             return self._given.copy(only)
-        return ScratchCluster(self._ledger, self._filters, only=only, packer=self._packer)
+        return ScratchCluster(
+            self._ledger, self._filters, only=only, packer=self._packer, opened=self._opened
+        )
 
     def _seats_in(self, only: Set[str] | None) -> Generator[None, None, Seats | GangUnschedulable]:
         scratch = self._scratch(only)

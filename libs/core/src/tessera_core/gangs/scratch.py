@@ -72,11 +72,13 @@ class ScratchCluster:
         *,
         only: Set[str] | None = None,
         packer: Packer | None = None,
+        opened: bool = False,
     ) -> None:
-        """As both are now. `only` are the nodes that may be used; None = all."""
+        """As both are now. `only` are the nodes that may be used; None = all. With `opened` cards
+        that are reserved for a gang in line may be used as well."""
         self._ledger = ledger
         self._filters = filters.scratch()
-        self._fleet = ledger.fleet.snapshot()
+        self._fleet = (ledger.fleet.opened() if opened else ledger.fleet).snapshot()
         self._placer = Placer(self._fleet, ScreenCache(), packer)
         self._uses: dict[str, dict[tuple[str, str], QuotaUsage]] = {}
         rows = self._fleet.rows

@@ -115,6 +115,13 @@ class Ledger:
         self.fleet.set_silent(silent)
         self.generation += 1
 
+    def set_reserved(self, reserved: Mapping[str, frozenset[str]]) -> None:
+        """Node -> ids of cards that a gang in line will get: others are placed there only if they
+        may (`Fleet.opened`). What is held of them stays held."""
+        if reserved != self.fleet.reserved:
+            self.fleet.set_reserved(reserved)
+            self.generation += 1
+
     def set_limits(self, limits: Iterable[Limit]) -> None:
         """Replace all limits of all namespaces."""
         self._quota.set_limits(limits)

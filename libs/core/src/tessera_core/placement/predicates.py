@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 
 from tessera_core.fleet.arrays import Bools, Codes, Ints
+from tessera_core.fleet.closed_cards import MODES_LEFT_ALONE
 from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.cores import WHOLE_CARD, milli
-from tessera_core.fleet.fleet import MODES_LEFT_ALONE
 from tessera_core.fleet.memory_sizes import sizes_on
 from tessera_core.fleet.name_table import NameTable
 from tessera_core.fleet.needs import CardNeeds
@@ -31,6 +31,7 @@ _BLOCKED = tuple(
         Reason.CARD_HIDDEN,
         Reason.CARD_CORDONED,
         Reason.MODE_NOT_FIT,
+        Reason.CARD_RESERVED,
     )
 )
 

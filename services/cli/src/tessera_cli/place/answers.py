@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec.structs import replace
 
 from tessera_cli.place.cluster_input import Planned
 from tessera_cli.place.near_misses import NodeNearMiss, near_misses, same_refusal
 from tessera_cli.place.preemption.preemptions import PreemptionAnswer, Preemptions
 from tessera_core.gang_planner.planner import GangPlanner
+from tessera_core.gang_planner.shadow_planner import ShadowPlanner
 from tessera_core.planner import Planner
 from tessera_schema.reasons import Reason
 from tessera_schema.verdicts import PlanOutcome, Verdict
@@ -24,13 +23,15 @@ class Answers:
         self,
         planner: Planner,
         gangs: GangPlanner,
+        shadows: ShadowPlanner,
         now_ns: int,
         *,
         why: bool,
         preemptions: Preemptions | None = None,
     ) -> None:
-        """With `why` pods that are not placed are looked at more closely, at their turn; with
-        `preemptions` those that wait are asked for who would have to go."""
+        """`shadows` plan with the other two. With `why` pods that are not placed are looked at more
+        closely, at their turn; with `preemptions` those that wait are asked for who would have to
+        go."""
         self.gangs = gangs
         self.outcomes: list[PlanOutcome] = []
         self.closer: dict[int, tuple[NodeNearMiss, ...]] = {}
@@ -42,14 +43,15 @@ class Answers:
         self.gang_preemptions: dict[str, PreemptionAnswer] = {}
         """Gang's id -> the same."""
         self._planner = planner
+        self._shadows = shadows
         self._now_ns = now_ns
         self._why = why
         self._preemptions = preemptions
-        self._of_gangs: dict[str, PlanOutcome] = {}
+        self._planned: dict[str, PlanOutcome] = {}
 
     def add(self, planned: Planned) -> None:
         """The answer for the next pod."""
-        outcome = self._of_gang(planned) or self._planner.plan(planned.pod, self._now_ns)
+        outcome = self._outcome(planned)
         if self._why and outcome.verdict in NOT_PLACED:
             self._explain(outcome)
         warnings = [*planned.warnings, *outcome.warnings]
@@ -58,12 +60,12 @@ class Answers:
             self._preempt(self._preemptions, outcome)
         self.outcomes.append(replace(outcome, warnings=tuple(warnings)))
 
-    def _of_gang(self, planned: Planned) -> PlanOutcome | None:
+    def _outcome(self, planned: Planned) -> PlanOutcome:
+        """Those of a gang are answered with its first pod."""
         uid = planned.pod.metadata.uid
-        if uid not in self._of_gangs:
-            found: Mapping[str, PlanOutcome] = self.gangs.plan(planned.pod, self._now_ns) or {}
-            self._of_gangs.update(found)
-        return self._of_gangs.get(uid)
+        if uid not in self._planned:
+            self._planned.update(self._shadows.plan(planned.pod, self._now_ns))
+        return self._planned.pop(uid)
 
     def _preempt(self, preemptions: Preemptions, outcome: PlanOutcome) -> None:
         gang = self.gangs.catalog.of_pod.get(outcome.pod.metadata.uid)

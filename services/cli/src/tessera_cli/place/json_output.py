@@ -13,6 +13,7 @@ from tessera_cli.place.preemption.preemptions import PreemptionAnswer
 from tessera_core.explain.card_holders import ListedCard, ListedHolder, ListedNode
 from tessera_core.gang_planner.answers import GangOutcome
 from tessera_core.gangs.queue_turns import QueueTurn
+from tessera_core.shadows.shadow import Shadow
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection
@@ -22,8 +23,8 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def chunks(plan: Plan) -> Iterator[bytes]:
-    """The document, pod by pod, then gangs and queues where there are any, then node by node where
-    cards are listed. Pods and gangs have `preempt` where that was asked for."""
+    """The document, pod by pod, then gangs, queues and reserved cards where there are any, then
+    node by node where cards are listed. Pods and gangs have `preempt` where that was asked for."""
     yield b"{"
     yield from _list(b"pods", _pods(plan))
     if plan.gangs:
@@ -32,6 +33,8 @@ def chunks(plan: Plan) -> Iterator[bytes]:
     if plan.turns:
         yield b","
         yield from _list(b"queues", map(queue, plan.turns))
+    if plan.shadow is not None:
+        yield b',"reserved":' + _encode(reserved(plan.shadow))
     if plan.listed is not None:
         yield b","
         yield from _list(b"nodes", map(node, plan.listed.nodes))
@@ -121,6 +124,15 @@ def queue(turn: QueueTurn) -> dict[str, Any]:
         "by": "" if turn.by is None else str(turn.by),
         "used": {str(dim): number(turn.used.get(dim, 0)) for dim in turn.entitled},
         "entitled": {str(dim): number(amount) for dim, amount in turn.entitled.items()},
+    }
+
+
+def reserved(shadow: Shadow) -> dict[str, Any]:
+    """The cards that the first that waits for room will get."""
+    return {
+        "for": shadow.of,
+        "expected_start": shadow.until or None,
+        "cards": {node: sorted(ids) for node, ids in sorted(shadow.cards.items())},
     }
 
 

@@ -18,8 +18,13 @@ from tessera_cli.settings import registry
 from tessera_cli.text import condensed
 from tessera_core.explain.card_holders import ListedNode
 from tessera_core.gang_planner.answers import GangOutcome
+from tessera_core.gang_planner.shadow_planner import ShadowPlanner
 from tessera_core.gangs.queue_turns import QueueTurn
 from tessera_core.planner import Planner
+from tessera_core.shadows.expected_ends import PodLifetime, lasts_s
+from tessera_core.shadows.shadow import Shadow
+from tessera_runtime.kube.timestamps import format_time, parse_time
+from tessera_schema.kube import Pod
 from tessera_schema.verdicts import PlanOutcome, Verdict
 
 ALL_PLACED: Final = 0
@@ -63,6 +68,8 @@ class Plan(Struct, frozen=True):
     """With `preempt`: position of a pod of no gang that waits for room -> who would have to go."""
     gang_preemptions: Mapping[str, PreemptionAnswer] = {}
     """Id of a gang that waits for room -> the same."""
+    shadow: Shadow | None = None
+    """What the first that waits for room will get, where it is known when."""
 
     @property
     def status(self) -> int:
@@ -102,7 +109,10 @@ def place(  # noqa: PLR0913  (keyword-only: each is an option of the command)
     preemptions = None
     if objects is not None:
         preemptions = Preemptions(planner, gangs, objects, cluster.bound, now_ns)
-    answers = Answers(planner, gangs, now_ns, why=why, preemptions=preemptions)
+    now = now_ns / 1e9
+    running = (_running(pod, now) for pod in cluster.bound)
+    shadows = ShadowPlanner(planner, gangs, running, now, format_time)
+    answers = Answers(planner, gangs, shadows, now_ns, why=why, preemptions=preemptions)
     for planned in world.planned:
         answers.add(planned)
     for line in _afterwards(answers, planner, listed):
@@ -110,7 +120,7 @@ def place(  # noqa: PLR0913  (keyword-only: each is an option of the command)
     return Plan(
         answers.outcomes, planner, answers.closer if why else None, answers.advice, listed,
         world.gaps, tuple(gangs.outcomes.values()), gangs.turns,
-        answers.preemptions if preempt else None, answers.gang_preemptions,
+        answers.preemptions if preempt else None, answers.gang_preemptions, shadows.shadow,
     )  # fmt: skip
 
 
@@ -121,6 +131,13 @@ def _afterwards(answers: Answers, planner: Planner, listed: Listed | None) -> It
         yield GANGS_ARE_PLANNED_ONLY
     if listed is None and any(o.verdict is Verdict.WAITING for o in answers.outcomes):
         yield from condensed(planner.listing()[1], _WARNINGS_SHOWN)
+
+
+def _running(pod: Pod, now: float) -> PodLifetime:
+    """A bound pod; one that does not say when it started has started now."""
+    said = (pod.status.start_time, pod.metadata.creation_timestamp)
+    since = next((at for at in map(parse_time, said) if at is not None), now)
+    return PodLifetime(pod, since, lasts_s(pod))
 
 
 def _listed(planner: Planner) -> Listed:

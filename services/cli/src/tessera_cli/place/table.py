@@ -17,6 +17,7 @@ from tessera_cli.text import printable, several
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.gang_planner.answers import GangOutcome
 from tessera_core.gangs.queue_turns import QueueTurn
+from tessera_core.shadows.shadow import Shadow
 from tessera_schema.verdicts import PlanOutcome, Verdict
 
 _UNBROKEN: Final = ("Pod", "Verdict", "Dialect", "Node")
@@ -58,6 +59,17 @@ def show(
         if advice.get(at, "") not in ("", outcomes[at].message):
             to.print(_indented(Text(printable(advice[at]), style="italic"), 2))
     to.print(_total(outcomes, with_reasons=closer is not None))
+
+
+def show_shadow(to: Screen, shadow: Shadow) -> None:
+    """Print which cards the first that waits for room will get."""
+    until = shadow.until or "it starts"
+    nodes = (
+        f"{len(ids)} card{'s' * (len(ids) > 1)} of {node}"
+        for node, ids in sorted(shadow.cards.items())
+    )
+    said = f"reserved for {shadow.of} until {until}: {', '.join(nodes)}"
+    to.print(Text(printable(said)))
 
 
 def _needed(outcomes: Iterable[PlanOutcome], bars: ShareBars) -> int:

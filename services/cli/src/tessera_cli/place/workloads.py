@@ -131,7 +131,19 @@ def at_once(job: Workload) -> int:
 
 def _job(workload: Workload) -> Iterator[Copies]:
     if not workload.suspended():
-        yield workload.copies(at_once(workload))
+        copies = workload.copies(at_once(workload))
+        deadline = workload.number("activeDeadlineSeconds", 0)
+        yield copies if not deadline else replace(copies, template=_ended(copies, deadline))
+
+
+def _ended(copies: Copies, deadline: int) -> Mapping[str, Any]:
+    """The template of pods that end with their Job."""
+    spec = copies.template.get("spec")
+    if not isinstance(spec, dict):
+        return copies.template
+    own = spec.get("activeDeadlineSeconds")
+    least = min(own, deadline) if isinstance(own, int) else deadline
+    return {**copies.template, "spec": {**spec, "activeDeadlineSeconds": least}}
 
 
 def _cron_job(workload: Workload) -> Iterator[Copies]:
