@@ -132,6 +132,7 @@ torch-test: hook ## run PyTorch and others on the simulated driver (some GB, onc
 
 e2e: $(SYNCED) ## a whole installation on real components, in a network of its own (root)
 	deploy/kube-bin/build.sh > /dev/null
+	.venv/bin/python -m tests.e2e.former_release
 	unshare --net .venv/bin/pytest -m 'e2e and not faults' -s $(ARGS) tests/e2e
 
 faults: ROUNDS = 100

@@ -15,8 +15,8 @@ from io import BytesIO
 from pathlib import Path
 
 from tests.agent.machine import built
-from tests.e2e import dockerfile, trees
-from tests.e2e.images import Image, Layer
+from tests.e2e import dockerfile
+from tests.e2e.images import Image
 
 HOOK = "libtessera.so"
 
@@ -47,10 +47,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("image", nargs="+")
     given = parser.parse_args(arguments)
     given.into.mkdir(parents=True, exist_ok=True)
-    base = Layer({**trees.shell(), **trees.python()})
     with tempfile.TemporaryDirectory() as sources:
         for name in given.image:
-            image = dockerfile.build(name, base, built(HOOK), Path(sources))
+            image = dockerfile.build(name, built(HOOK), Path(sources))
             path = given.into / f"{name}.tar"
             write_archive(path, f"{given.registry}/{name}:{given.tag}", image)
             print(path, flush=True)  # noqa: T201  (its answer)

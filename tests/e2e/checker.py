@@ -233,7 +233,7 @@ def _unwell(seen: Observation) -> list[str]:
     for pod in seen.pods:
         statuses = pod["status"].get("containerStatuses", ())
         ready = statuses and all(status["ready"] for status in statuses)
-        if pod["spec"].get("nodeName") and not ready:
+        if pod["spec"].get("nodeName") and not ready and phase(pod) != "Succeeded":
             states = [status.get("state") for status in statuses]
             wrong.append(f"{pod['metadata']['name']} is not ready: {phase(pod)}, {states}")
     return wrong

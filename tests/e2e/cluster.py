@@ -23,6 +23,7 @@ from tests.agent.machine import built
 from tests.contract.client import Client, Json
 from tests.e2e import dockerfile, trees
 from tests.e2e.dns import open_dns
+from tests.e2e.former_release import former_images
 from tests.e2e.images import Image, Layer, open_registry
 from tests.e2e.node import NODE, Node, open_node
 from tests.e2e.plane import KubectlFailed, Plane, open_plane
@@ -177,11 +178,12 @@ def a_kustomization(folder: Path, text: str, **named: Path) -> Path:
 
 
 @asynccontextmanager
-async def open_cluster(
-    folder: Path, programs: Path, *, overlay: Path = OVERLAY, labels: Sequence[str] = (LABEL,)
+async def open_bare_cluster(
+    folder: Path, programs: Path, *, labels: Sequence[str] = (LABEL,), former: Path | None = None
 ) -> AsyncGenerator[Cluster]:
-    """A cluster of one node with Tessera applied and ready, until the block ends."""
-    images = await asyncio.to_thread(make_images, folder, programs)
+    """A cluster of one node that knows nothing of Tessera, until the block ends. Its registry has
+    this tree's images, and those of the tree `former` by the tag FORMER."""
+    images = await asyncio.to_thread(make_images, folder, programs, former)
     work = Layer({**trees.shell(), **_program("tessera-work"), **EXPECTED})
     (folder / "plane").mkdir()
     async with (
@@ -196,6 +198,15 @@ async def open_cluster(
         await cluster.until(lambda: _registered(cluster), "the node is registered")
         for label in labels:
             await cluster.kubectl("label", "node", NODE, label)
+        yield cluster
+
+
+@asynccontextmanager
+async def open_cluster(
+    folder: Path, programs: Path, *, overlay: Path = OVERLAY, labels: Sequence[str] = (LABEL,)
+) -> AsyncGenerator[Cluster]:
+    """The same with Tessera applied and ready."""
+    async with open_bare_cluster(folder, programs, labels=labels) as cluster:
         began = time.monotonic()
         await cluster.kubectl("apply", "-k", str(overlay))
         await cluster.all_ready()
@@ -203,12 +214,11 @@ async def open_cluster(
         yield cluster
 
 
-def make_images(folder: Path, programs: Path) -> dict[str, Image]:
+def make_images(folder: Path, programs: Path, former: Path | None = None) -> dict[str, Image]:
     """Those that the manifests name."""
-    base = Layer({**trees.shell(), **trees.python()})
     hook = built("libtessera.so")
     made = {
-        f"tessera/{service}": dockerfile.build(service, base, hook, folder / "sources")
+        f"tessera/{service}": dockerfile.build(service, hook, folder / "sources")
         for service in IMAGES
     }
     scheduler = Layer({"/bin/kube-scheduler": programs / "kube-scheduler"})
@@ -216,6 +226,7 @@ def make_images(folder: Path, programs: Path) -> dict[str, Image]:
     built_later = Content(hook.read_bytes() + b"\0the next build of it")
     return {
         **made,
+        **(former_images(former, folder / "former-sources") if former else {}),
         "tessera/agent:next": made["tessera/agent"].topped(Layer({HOOK: built_later})),
         "kube-scheduler": Image((scheduler,), ("kube-scheduler",)),
         "library/nats": Image((nats,), ("nats-server",)),

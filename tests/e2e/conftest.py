@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from random import Random, randrange
 from typing import Any
@@ -21,7 +22,7 @@ import pytest
 from tests.contract.kubebin import KubeBinMissing, kube_bin
 from tests.e2e import network
 from tests.e2e.checker import Checker
-from tests.e2e.cluster import Cluster, open_cluster
+from tests.e2e.cluster import Cluster, open_bare_cluster, open_cluster
 from tests.e2e.crowd import Crowd
 from tests.e2e.stage import Stage, report
 from tests.node.conftest import node_programs
@@ -78,19 +79,33 @@ def _programs() -> Path:
 
 
 @pytest.fixture
-def open_installed(kube_programs: Path) -> Iterator[OpenCluster]:
+def own_folder() -> Iterator[Path]:
+    """Of one cluster. Its path is short: sockets lie in it."""
+    folder = Path(tempfile.mkdtemp(prefix="e2e-"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def open_installed(kube_programs: Path, own_folder: Path) -> OpenCluster:
     """`async with open_installed() as cluster`: one node, Tessera applied, all ready. It takes what
     `open_cluster` takes."""
-    folder = Path(tempfile.mkdtemp(prefix="e2e-"))
+    return partial(_open, open_cluster, own_folder, kube_programs)
 
-    @asynccontextmanager
-    async def opened(**options: Any) -> AsyncGenerator[Cluster]:
-        await asyncio.to_thread(network.set_up)
-        async with open_cluster(folder, kube_programs, **options) as cluster:
-            yield cluster
 
-    yield opened
-    shutil.rmtree(folder, ignore_errors=True)
+@pytest.fixture
+def open_bare(kube_programs: Path, own_folder: Path) -> OpenCluster:
+    """The same without Tessera, as `open_bare_cluster` has it."""
+    return partial(_open, open_bare_cluster, own_folder, kube_programs)
+
+
+@asynccontextmanager
+async def _open(
+    opener: OpenCluster, folder: Path, programs: Path, **options: Any
+) -> AsyncGenerator[Cluster]:
+    await asyncio.to_thread(network.set_up)
+    async with opener(folder, programs, **options) as cluster:
+        yield cluster
 
 
 @pytest.fixture

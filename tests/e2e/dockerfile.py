@@ -11,13 +11,13 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from tests.e2e.images import Image, Layer
-from tests.e2e.trees import Content, Link, Tree, libraries, packages
+from tests.e2e.trees import Content, Link, Tree, libraries, packages, python, shell
 
 REPOSITORY = Path(__file__).parents[2]
-IMAGES = REPOSITORY / "deploy" / "images"
 LIBRARY = "/hook/build/release/libtessera.so"
 BUILT = "/hook/build/"
 """Where a stage builds what this machine has in libs/hook/build."""
@@ -34,8 +34,9 @@ Parts = dict[str, Path | Link | Content]
 class _Last:
     """The last stage, as far as it has been carried out."""
 
-    def __init__(self, service: str, lock: str, hook: Path, scratch: Path) -> None:
+    def __init__(self, service: str, lock: Path, hook: Path, scratch: Path) -> None:
         self._service, self._lock, self._hook, self._scratch = service, lock, hook, scratch
+        self._repository = lock.parents[2]
         self.packages: Tree = {}
         self.tree: Parts = {}
         self.environment = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -71,25 +72,32 @@ class _Last:
 
     def _copy(self, rest: str) -> None:
         if "--from=packages" in rest:
-            self.packages = packages(IMAGES / self._lock)
+            self.packages = packages(self._lock)
         elif f"--from=hook {LIBRARY} " in rest:
             self.tree[rest.split()[-1]] = self._hook
         elif f"--from=hook {BUILT}" in rest:
-            self.tree |= _built(rest)
+            self.tree |= _built(rest, self._repository)
         elif "--from=" in rest:
             raise NotUnderstood(f"{self._service}: COPY {rest}")
         else:
-            self.tree |= _copied(rest, self._scratch)
+            self.tree |= _copied(rest, self._repository, self._scratch)
 
 
-def build(service: str, base: Layer, hook: Path, folder: Path) -> Image:
-    """The image of a service; `folder` is for all of them. Raises NotUnderstood."""
-    stages = _stages((IMAGES / f"{service}.Dockerfile").read_text())
+@cache
+def base() -> Layer:
+    """What all of them stand on."""
+    return Layer({**shell(), **python()})
+
+
+def build(service: str, hook: Path, folder: Path, repository: Path = REPOSITORY) -> Image:
+    """The image of a service of this tree; `folder` is for all of them. Raises NotUnderstood."""
+    images = repository / "deploy" / "images"
+    stages = _stages((images / f"{service}.Dockerfile").read_text())
     lock = re.search(r"-r /tmp/(\S+\.lock)", _text(stages, "packages"))
-    last = _Last(service, lock[1] if lock else "", hook, folder)
+    last = _Last(service, images / (lock[1] if lock else "none"), hook, folder)
     for word, rest in stages[-1][1]:
         last.take(word, rest)
-    layers = (base, Layer(last.packages), Layer(last.tree))
+    layers = (base(), Layer(last.packages), Layer(last.tree))
     return Image(layers, last.command, last.environment, last.user)
 
 
@@ -109,20 +117,20 @@ def _text(stages: list[tuple[str, list[tuple[str, str]]]], name: str) -> str:
     return "\n".join(rest for stage, lines in stages if stage == name for _, rest in lines)
 
 
-def _built(rest: str) -> Parts:
+def _built(rest: str, repository: Path) -> Parts:
     """Programs and libraries into a folder, with what they are linked with."""
     *sources, target = rest.split()[1:]
-    paths = [REPOSITORY / "libs" / "hook" / "build" / s.removeprefix(BUILT) for s in sources]
+    paths = [repository / "libs" / "hook" / "build" / s.removeprefix(BUILT) for s in sources]
     return libraries(paths) | {f"{target}{path.name}": path for path in paths}
 
 
-def _copied(rest: str, scratch: Path) -> Parts:
+def _copied(rest: str, repository: Path, scratch: Path) -> Parts:
     words = shlex.split(rest)
     mode = next((w.removeprefix("--chmod=") for w in words if w.startswith("--chmod=")), None)
     *sources, target = (word for word in words if not word.startswith("--"))
     tree: Parts = {}
     for source in sources:
-        path = REPOSITORY / source
+        path = repository / source
         if path.is_dir():  # what is in it, as Docker has it
             kept = scratch / source
             if not kept.exists():  # for another image

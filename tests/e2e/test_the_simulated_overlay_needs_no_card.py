@@ -1,16 +1,15 @@
 """A cluster without a card, and without a vendor's runtime: one `kubectl apply -k` of the overlay
-`simulated` makes the passwords, puts simulated cards on the node, and pods share them."""
+`simulated` makes the passwords, puts simulated cards on the node, pods share them, the smoke test
+prints its part, and `tessera check` finds everything right."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
-from asyncio.subprocess import PIPE
 from functools import partial
 
 from tests.contract.client import Json
 from tests.e2e import pods
+from tests.e2e.checked import everything_is_right
 from tests.e2e.cluster import HOME, OVERLAYS, Cluster
 from tests.e2e.conftest import OpenCluster
 from tests.e2e.dockerfile import REPOSITORY
@@ -32,7 +31,7 @@ async def test_pods_share_cards_that_are_not_there(open_installed: OpenCluster) 
     async with open_installed(overlay=overlay, labels=()) as cluster:
         for step in (
             the_passwords_were_made, every_pod_sees_its_part, the_smoke_test_ends_well,
-            check_finds_everything_right,
+            everything_is_right,
         ):  # fmt: skip
             await timed(step, cluster)
 
@@ -81,31 +80,3 @@ async def the_smoke_test_ends_well(cluster: Cluster) -> None:
 
     await cluster.until(over, "the smoke test ends well")
     assert (await pods.work(cluster, "tessera-smoke"))["total_mib"] == 2000
-
-
-async def check_finds_everything_right(cluster: Cluster) -> None:
-    """The node's runtime requires the agent, which an administrator says by a ConfigMap."""
-    await cluster.kubectl("create", "configmap", "tessera-agent-required", "-n", HOME)
-    faults: list[tuple[str, str]] = []
-
-    async def is_green() -> bool:
-        faults[:] = [
-            (one["name"], one["found"]) for one in await _findings(cluster) if one["state"] != "ok"
-        ]
-        return not faults
-
-    try:
-        await cluster.until(is_green, "tessera check finds everything right")
-    finally:
-        print(f"not ok: {faults}")  # noqa: T201  (what it found last)
-
-
-async def _findings(cluster: Cluster) -> list[Json]:
-    program = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tessera_cli", "check", "-o", "json", "--all",
-        f"--kubeconfig={cluster.plane.kubeconfig}", stdout=PIPE,
-    )  # fmt: skip
-    said, _ = await program.communicate()
-    found = json.loads(said)
-    listed: list[Json] = found["findings"]
-    return listed

@@ -74,7 +74,7 @@ async def a_release_follows_another(stage: Stage) -> None:
     for name in ("hami", "former"):
         await _with_files_of_the_former_release(stage, name)
     await stage.kill("tessera_agent")
-    before = await _libraries(stage, "hami")
+    before = await mounted_libraries(stage, "hami")
     async with stage.crowd.moving():
         overlay = a_kustomization(cluster.folder / "next", AFTER, overlay=OVERLAY)
         began = time.monotonic()
@@ -86,7 +86,7 @@ async def a_release_follows_another(stage: Stage) -> None:
     await stage.checker.in_the_end("a release followed another")
     await stage.crowd.create("after-upgrade", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "64"})
     await cluster.running("after-upgrade")
-    after = await _libraries(stage, "hami", "after-upgrade")
+    after = await mounted_libraries(stage, "hami", "after-upgrade")
     assert after["hami"] == before["hami"] != after["after-upgrade"]
     for name, mib in (("hami", 3000), ("former", FORMER_MIB)):
         said = await pods.work_again(cluster, name)
@@ -176,7 +176,7 @@ def _field(record: RecordLayout, name: str) -> tuple[int, int]:
     return record.offsets[name], record.field_size(name)
 
 
-async def _libraries(stage: Stage, *names: str) -> dict[str, str]:
+async def mounted_libraries(stage: Stage, *names: str) -> dict[str, str]:
     """Pod -> the file of the hook that its container has mounted; of these pods, which run: others
     come and go meanwhile."""
     found = {}
