@@ -140,6 +140,13 @@ def test_pods_of_another_queue_stay(tessera: Tessera) -> None:
     assert found["message"].endswith("no pod that holds cards may go: 1 of another queue")
 
 
+def test_pods_of_another_queue_stay_where_only_pods_name_it(tessera: Tessera) -> None:
+    v = running("v", "0:16384:100", 1, notes={QUEUE: "other"})
+    high = waiting("high", CARD, annotations={QUEUE: "q"})
+    found = answer(tessera, node(cards=1), v, high)
+    assert found["message"].endswith("no pod that holds cards may go: 1 of another queue")
+
+
 def test_a_gang_takes_what_its_minimum_needs(tessera: Tessera) -> None:
     pods = [running(f"v{i}", f"{i}:16384:100", 1, age_s=100 * (i + 1)) for i in range(4)]
     members = [waiting(f"g{n}", CARD, 10, annotations={GROUP: "g"}) for n in range(3)]

@@ -264,6 +264,10 @@ class SchedulingQueues:
 
     # -- reading
 
+    def usage(self) -> ClusterQueues:
+        """All queues and what is used of them, apart from what happens later."""
+        return self._count().copy()
+
     def place_of(self, gang: Gang) -> Place | None:
         """The queue of a gang, whether anything describes it or not; None for none, and where no
         queues are read."""

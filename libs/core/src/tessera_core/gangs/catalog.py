@@ -23,7 +23,7 @@ from tessera_core.gangs.group_names import (
 from tessera_core.gangs.koordinator_keys import minimum_of, with_keys
 from tessera_schema.kube import Pod
 
-_QUEUES: Final = (
+QUEUE_FIELDS: Final = (
     ("annotations", "scheduling.volcano.sh/queue-name"),
     ("labels", "quota.scheduling.koordinator.sh/name"),
 )
@@ -163,7 +163,7 @@ def _with_queue(gang: Gang, pods: Sequence[Pod]) -> tuple[Gang, list[tuple[Pod, 
 
 def queue_named(pod: Pod) -> tuple[str, str]:
     """The queue that a pod names, and the field; both empty where it names none."""
-    for where, key in _QUEUES:
+    for where, key in QUEUE_FIELDS:
         value = getattr(pod.metadata, where).get(key, "")
         if value:
             return value, f"metadata.{where}[{key}]"

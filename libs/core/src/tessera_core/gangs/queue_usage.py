@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from copy import copy as copy_of
 
 from tessera_core.dialect_kit.contract import Dimension
 from tessera_core.gangs.catalog import queue_named
@@ -67,6 +68,12 @@ class ClusterQueues:
             by_origin[queue.origin].append(queue)
         self._trees = {origin: QueueTree(found) for origin, found in by_origin.items()}
         self._used: dict[tuple[QueueOrigin, str], dict[QueueDimension, float]] = {}
+
+    def copy(self) -> ClusterQueues:
+        """The same queues, with what is used of them now."""
+        made = copy_of(self)
+        made._used = {place: dict(used) for place, used in self._used.items()}
+        return made
 
     def of_gang(self, gang: Gang) -> tuple[QueueOrigin, str] | None:
         """The queue that the gang is in; None for a gang of no queue."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from tessera_core.gangs.catalog import QUEUE_FIELDS
 from tessera_core.gangs.durations import seconds_of
 from tessera_core.rebalance.movable_pods import checkpoint_s
 from tessera_schema.annotation_keys import CHECKPOINT_KEY, PREEMPTIBLE_KEY
@@ -30,7 +31,10 @@ _KOORDINATOR: Final = (
 """Label and value that protect a pod."""
 
 
-VICTIM_ANNOTATIONS: Final = (PREEMPTIBLE_KEY, CHECKPOINT_KEY, _MIRROR, _VOLCANO, _COOLDOWN)
+VICTIM_ANNOTATIONS: Final = (
+    PREEMPTIBLE_KEY, CHECKPOINT_KEY, _MIRROR, _VOLCANO, _COOLDOWN,
+    *(key for where, key in QUEUE_FIELDS if where == "annotations"),
+)  # fmt: skip
 """All that counts here of a pod that names no gang, but for the time of its last checkpoint."""
 
 

@@ -14,8 +14,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.gangs.catalog import GangCatalog
+from tessera_core.gangs.catalog import GangCatalog, queue_named
+from tessera_core.gangs.queue_tree import VOLCANO_DEFAULT
 from tessera_core.gangs.queue_usage import ClusterQueues
+from tessera_core.gangs.queues import VOLCANO_QUEUE
 from tessera_core.gangs.reservation import Seats
 from tessera_core.gangs.scratch import MemberRequest
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
@@ -88,16 +90,19 @@ class PreemptionView(Struct, frozen=True, kw_only=True):
     rules: PreemptionRules = PreemptionRules()
 
     def queue_of(self, pod: Pod) -> QueueKey | None:
-        """The queue that the pod is in, if its object is known."""
+        """The queue that the pod or its gang names, or that it is in by its namespace. Where no
+        queues of the kind are known, Volcano's default one is none."""
         if self.queues is None:
             return None
         gang_id = self.catalog.of_pod.get(pod.metadata.uid)
-        found = (
-            self.queues.of_pod(pod)
-            if gang_id is None
-            else self.queues.of_gang(self.catalog.gangs[gang_id].gang)
-        )
-        return found if found is not None and self.queues.known(found[0]) else None
+        if gang_id is None:
+            found, named = self.queues.of_pod(pod), queue_named(pod)[0]
+        else:
+            gang = self.catalog.gangs[gang_id].gang
+            found, named = self.queues.of_gang(gang), gang.queue
+        if found is None or self.queues.known(found[0]):
+            return found
+        return found if named and found != (VOLCANO_QUEUE, VOLCANO_DEFAULT) else None
 
 
 class PreemptionPlanner:

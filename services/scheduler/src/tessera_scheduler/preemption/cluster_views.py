@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tessera_core.gangs.catalog import GangCatalog, read_gangs
 from tessera_core.gangs.gang import GangMembers
+from tessera_core.gangs.queue_usage import ClusterQueues
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.preemption.potential_victims import PreemptionRules
 from tessera_core.preemption.preemption import PreemptionView
@@ -26,8 +27,8 @@ class ClusterViews:
         gangs: GangScheduling | None,
         rules: PreemptionRules,
     ) -> None:
-        """Without `gangs` no PodGroup is read, and pods of gangs whose minimum is not on the pods
-        themselves stay where they are."""
+        """Without `gangs` neither PodGroups nor queues are read: pods of gangs whose minimum is not
+        on the pods themselves stay where they are, and pods are in the queues that they name."""
         self._ledger = ledger
         self._pods = pods
         self._nodes = nodes
@@ -41,6 +42,7 @@ class ClusterViews:
         return PreemptionView(
             ledger=self._ledger.snapshot(), filters=filters, bound=self._pods.all(),
             catalog=catalog, budgets=budgets, rules=self._rules,
+            queues=ClusterQueues(()) if self._gangs is None else self._gangs.queues.usage(),
         )  # fmt: skip
 
     def _catalog(self) -> Slices[GangCatalog]:
