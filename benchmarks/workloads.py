@@ -4,6 +4,7 @@
         [--use pai] [--card closed] [--load 1.4] [--owners] [--moves product] [--memory grows]
         [--best-effort 0.5]
         [--interference FILE] [--no-bounds] [--json]
+    python benchmarks/workloads.py gangs [--mix NAME] [--policy NAME] [--seeds N]
     python benchmarks/workloads.py --file recording.csv --nodes 10 [--cards 4] [--memory-mib 81920]
 
 Without names all of them: mixed, services, research (`workloads_made`), and nothing, hints,
@@ -11,6 +12,7 @@ lending, moves, all (`workloads_run`), with what no policy can exceed (`workload
 modelled and what is not: `workloads_simulation` and `workloads_cards`; decisions are taken by the
 functions that the services call. Pods that use as little as Alibaba published: `workloads_use`.
 How a recording is written: `workloads_recorded`. What the figures are: `workloads_counted`.
+Gangs and queues are a simulation of their own: `workloads_gangs`.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from benchmarks.workloads_cards import CardModel
 from benchmarks.workloads_classes import with_best_effort
 from benchmarks.workloads_cluster import requested_percent
 from benchmarks.workloads_counted import FIGURES
+from benchmarks.workloads_gangs import main as gangs
 from benchmarks.workloads_growth import with_growth
 from benchmarks.workloads_interference import (
     GUESS,
@@ -51,6 +54,9 @@ FIRST_SEED = 1
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0, or 2 for a recording or a table that cannot be read."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["gangs"]:
+        return gangs(argv[1:])
     args = _arguments(argv)
     registry = load()
     try:
