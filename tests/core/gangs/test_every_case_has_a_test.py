@@ -18,7 +18,6 @@ NUMBERS = {
 }
 CASES = {f"{group}{number}" for group, numbers in NUMBERS.items() for number in numbers}
 OPEN = {
-    "GC4": "pods of a broken gang that have nodes are never evicted",
     "GF6": "no test has two pods that come before the one that victims have left their cards to",
 }
 """Case -> what is missing."""

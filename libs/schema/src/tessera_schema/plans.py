@@ -35,6 +35,8 @@ class PlanKind(StrEnum):
     """Pods are moved so that a pod that waits fits."""
     PREEMPT = "Preempt"
     """Pods of lower priority are evicted so that a pod that waits fits; the scheduler's to do."""
+    DISSOLVE = "Dissolve"
+    """Pods of a gang that could not start as a whole are evicted; the scheduler's to do."""
 
 
 REBALANCING: Final = frozenset({PlanKind.RESIZE, PlanKind.MOVE, PlanKind.DEFRAGMENT})
@@ -88,6 +90,8 @@ class PlanSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     steps: tuple[PlanStep, ...]
     for_pod: PodOfPlan | None = None
     """The waiting pod that shall fit afterwards."""
+    for_gang: str = ""
+    """Id of the gang that it is done for, as `volcano/team-a/training`; empty = for none."""
     cost: float = 0
     """Card-seconds of work that are thought to be lost."""
     gain: float = 0

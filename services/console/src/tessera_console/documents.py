@@ -81,11 +81,14 @@ def plan(item: PlanView, scope: CallerScope) -> Json:
     """A RebalancePlan; pods that the caller may not see have no names, and sentences neither."""
     spec = item.spec
     pods = [step.pod for step in spec.steps] + ([spec.for_pod] if spec.for_pod else [])
-    whole = all(scope.sees(pod.namespace) for pod in pods)
+    namespaces = [pod.namespace for pod in pods]
+    if spec.for_gang:
+        namespaces.append(spec.for_gang.split("/")[1])
+    whole = all(map(scope.sees, namespaces))
     if not whole:
         spec = replace(
             spec, steps=tuple(_step(step, scope) for step in spec.steps), reason="",
-            for_pod=None if spec.for_pod is None else _pod(spec.for_pod, scope),
+            for_gang="", for_pod=None if spec.for_pod is None else _pod(spec.for_pod, scope),
         )  # fmt: skip
     status = item.status if whole else replace(item.status, message="")
     return {

@@ -84,6 +84,7 @@ from tessera_scheduler.events import AllocationEvents
 from tessera_scheduler.extender.filter import FilterCalls
 from tessera_scheduler.extender.handlers import Extender
 from tessera_scheduler.extender.requeue import PendingPodRequeuer
+from tessera_scheduler.gang_plans.dissolver import open_gang_dissolver
 from tessera_scheduler.gang_status.statuses import open_gang_statuses
 from tessera_scheduler.gangs.gates import GateOpener, LeftGates
 from tessera_scheduler.gangs.scheduling import open_gangs
@@ -377,10 +378,10 @@ class Scheduler:
             group.create_task(self.packing.run(), name="packing")
             group.create_task(self._hints.run(environment.bus), name="hints")
             group.create_task(self._lease_watch.run(), name="leases of agents")
-            if self.gangs is not None:
-                group.create_task(self.gangs.run(), name="gangs")
-            if self.gang_statuses is not None:
-                group.create_task(self.gang_statuses.run(), name="statuses of gangs")
+            dissolver = open_gang_dissolver(environment, self.gangs, self.leadership)
+            for part in (self.gangs, self.gang_statuses, dissolver):
+                if part is not None:
+                    group.create_task(part.run(), name=type(part).__name__)
             if self.preemption is not None and self.preemption.evicts:
                 group.create_task(self.preemption.run(), name="preemption")
 

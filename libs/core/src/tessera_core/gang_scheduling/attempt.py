@@ -48,6 +48,10 @@ class GangAttempt:
         """When it began to wait for its turn; a missed barrier does not change it."""
         self.started = False
         """Whether it has started since this scheduler follows it."""
+        self.incomplete = False
+        """Whether its start failed after some of its pods had got a node."""
+        self.dissolving = False
+        """Whether the pods of it that have a node are leaving: the others are not reserved."""
         self.seats: dict[str, MemberSeat] = {}
         """Pod's uid -> where it goes; empty while nothing is reserved."""
         self.arrived: set[str] = set()
@@ -71,6 +75,16 @@ class GangAttempt:
         """Whether cards are reserved, and no Binding may be sent yet."""
         return self.phase in HOLDING
 
+    @property
+    def waits(self) -> bool:
+        """Whether cards for its members may be reserved."""
+        return self.phase in WAITING and not self.dissolving
+
+    @property
+    def under_way(self) -> bool:
+        """Whether members have cards and no node yet."""
+        return self.holds or self.phase is GangPhase.COMMITTED
+
     def move(self, event: Event, now: float) -> None:
         """Go on by the table. Raises IllegalTransition."""
         before, self.phase = self.phase, advance(self.phase, event)
@@ -78,6 +92,10 @@ class GangAttempt:
             self.since = now
         if self.phase in WAITING and before not in (*WAITING, *HOLDING):
             self.waits_since = now
+        if self.phase is GangPhase.BROKEN:
+            self.incomplete |= before is GangPhase.COMMITTED and not self.started
+        elif not self.under_way:
+            self.incomplete = self.dissolving = False
         if self.phase is GangPhase.STARTED:
             self.started, self.misses, self.why = True, 0, ""
             self._drop()
@@ -115,7 +133,7 @@ class GangAttempt:
 
     def may_search(self, version: int, now: float) -> bool:
         """Whether a search may find what the last one did not."""
-        return self.phase in WAITING and now >= self.not_before and version != self.searched_at
+        return self.waits and now >= self.not_before and version != self.searched_at
 
     def absent(self) -> Iterator[str]:
         """Uids of members with cards whose bind call has not come."""

@@ -366,7 +366,7 @@ class GangCoordinator:
             self._search = BundleSearch(first.bundle, self._room_for, version)
         search = self._search
         known = self._known.get(search.bundle.key)
-        if known is None or known.bundle is not search.bundle or known.attempt.holds:
+        if known is None or known.bundle is not search.bundle or not known.attempt.waits:
             self._search = None
             return True
         found = search.advance(steps, now)

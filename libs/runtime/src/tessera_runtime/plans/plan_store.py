@@ -19,13 +19,14 @@ from tessera_runtime import logs
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused
 from tessera_runtime.kube import timestamps
 from tessera_runtime.kube.api import Kube, Verb
-from tessera_runtime.kube.lists import Identity, identity
+from tessera_runtime.kube.lists import Identity, identity, pages
 from tessera_runtime.kube.patches import JsonPatchOperation, add, json_patch, require
 from tessera_runtime.kube.reflector import ListWatch, WatchEventType
 from tessera_schema.json_codec import decoder
 from tessera_schema.plans import PLAN_KIND, PLANS, PlanKind, PlanPhase, PlanSpec, PlanStatus
 
 _log: Final = logs.named("tessera.plans")
+_PAGE: Final = 500
 _CHANGED: Final = (409, 422)
 """Answers to a patch whose preconditions do not hold."""
 _encode: Final = msgspec.json.Encoder().encode
@@ -127,6 +128,16 @@ class PlanStore:
         elif item.spec.kind in self._kinds:
             self._remember(item)
         self.changed.set()
+
+    async def list_now(self) -> None:
+        """Read all of them by a quorum read, for a process that begins to act: a former one may
+        have made one a moment ago. Raises as `Kube.call` does."""
+        found = [
+            read_plan(bytes(raw))
+            async for page in pages(self._kube, PLANS, limit=_PAGE)
+            for raw in page.items or ()
+        ]
+        self.on_list(found, 0, 0)
 
     async def create(self, name: str, spec: PlanSpec) -> bool:
         """Propose it; False when there is one by that name. Raises as `Kube.call` does."""

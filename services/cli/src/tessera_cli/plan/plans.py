@@ -195,7 +195,8 @@ def _row(one: PlanRow) -> Iterator[Text]:
     yield Text(_worth(spec.gain))
     yield Text("" if status.gained is None else _worth(status.gained))
     waits = spec.for_pod
-    yield Text("" if waits is None else printable(f"{waits.namespace}/{waits.name}"))
+    gang = spec.for_gang.partition("/")[2]
+    yield Text(printable(gang if waits is None else f"{waits.namespace}/{waits.name}"))
 
 
 def _lines(plan: PlanRow) -> Iterator[str]:

@@ -57,6 +57,10 @@ class GangSettings(Struct, frozen=True, kw_only=True):
     """Seconds for which a gang has its cards until its first bind call."""
     gather_s: Seconds = 0.05
     """Seconds for which changes are gathered before gangs are looked through."""
+    dissolve_s: Annotated[float, Meta(ge=0)] = 300.0
+    """Seconds after which the pods of a gang are evicted that have a node, where the others find
+    none and the gang has never started; 0 = never. A RebalancePlan of the kind `Dissolve` says so
+    before, and declining it keeps them."""
 
     write: tuple[GangWrite, ...] = (GangWrite.PROFILES,)
     """Whose statuses are written, where gangs start whole. A list with commas between; `none` is

@@ -23,9 +23,8 @@ from tessera_runtime.errors import TesseraError
 from tessera_runtime.informers.installed_kinds import watch_when_installed
 from tessera_runtime.kube import timestamps
 from tessera_runtime.kube.binding import PodKey, read_back
-from tessera_runtime.kube.lists import pages
 from tessera_runtime.kube.reflector import Reflector
-from tessera_runtime.plans.plan_store import PlanGone, PlanObject, PlanStore, read_plan, watched
+from tessera_runtime.plans.plan_store import PlanGone, PlanObject, PlanStore, watched
 from tessera_scheduler.leadership.leader import Leadership
 from tessera_scheduler.preemption.advisor import PreemptionAdvisor
 from tessera_scheduler.preemption.environment import PreemptionEnvironment
@@ -33,7 +32,6 @@ from tessera_scheduler.preemption.executor import NotLeadingAnyMore, PreemptionE
 from tessera_scheduler.preemption.pending_preemptors import PendingPreemptor, PendingPreemptors
 from tessera_schema.kube import Pod
 from tessera_schema.plans import (
-    PLANS,
     PlanKind,
     PlanPhase,
     PlanSpec,
@@ -48,7 +46,6 @@ LATER_S: Final = 60.0
 KEEP_S: Final = 86_400.0
 """Seconds after its end in which a plan is kept."""
 _LOOK_S: Final = 60.0
-_PAGE: Final = 500
 _BY: Final = "TESSERA_PREEMPTION_MODE"
 _log: Final = logs.named("tessera.scheduler.preemption")
 
@@ -108,7 +105,7 @@ class PreemptionController:
             self._term = ""
             return
         if self._term != self._leadership.term():
-            await self._list()
+            await self._plans.list_now()
             self._term = self._leadership.term()
         await self._go_on(group)
         now = self._clock.time()
@@ -118,15 +115,6 @@ class PreemptionController:
             if plan is not None:
                 self._begin(group, plan)
                 return
-
-    async def _list(self) -> None:
-        """All plans, by a quorum read: a former leader may have made one a moment ago."""
-        found = [
-            read_plan(bytes(raw))
-            async for page in pages(self._kube, PLANS, limit=_PAGE)
-            for raw in page.items or ()
-        ]
-        self._plans.on_list(found, 0, 0)
 
     async def _go_on(self, group: asyncio.TaskGroup) -> None:
         """Take up plans that nobody carries out, and remove those that ended long ago."""
