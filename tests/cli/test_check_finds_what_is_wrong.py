@@ -221,7 +221,7 @@ async def test_a_container_started_without_the_agent(tmp_path: Path) -> None:
         assert faults["required-plugin"].state is FindingState.FAILED
         assert "default/train" in faults["required-plugin"].found
         assert 'required_plugins = ["tessera"]' in faults["required-plugin"].remedy
-        await cluster.delete(f"{events}/e")
+        await cluster.run(faults["required-plugin"].remedy.rpartition(": ")[2])
         assert await cluster.faults() == {}
 
 

@@ -3,6 +3,7 @@ Nothing runs there, and that is what the command finds."""
 
 import asyncio
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tessera_cli.check.cluster_reader import read_cluster
@@ -33,15 +34,22 @@ async def test_what_is_stored_is_right_and_nothing_runs(installed: Installed) ->
 
 
 async def test_the_clock_of_a_node_is_read_from_the_lease(installed: Installed) -> None:
+    """It is right again once the node's clock is, and its agent has renewed its Lease."""
     spec = {"leaseDurationSeconds": 45, "renewTime": "2020-01-01T00:00:00.000000Z"}
     path = "/apis/coordination.k8s.io/v1/namespaces/tessera-agent-leases/leases"
     lease: Json = {"metadata": {"name": "agent.nvidia.one"}, "spec": spec}
     async with installed.clients() as clients:
-        (await clients["agent"].post(path, lease)).done  # noqa: B018  (checks)
-        found = await found_on(installed)
+        stored = (await clients["agent"].post(path, lease)).done
+        found = (await found_on(installed))["node-clocks"]
+        now = datetime.fromtimestamp(SystemClock().time(), UTC).isoformat(timespec="microseconds")
+        stored["spec"]["renewTime"] = now.replace("+00:00", "Z")
+        answer = await clients["agent"].put(f"{path}/agent.nvidia.one", stored)
+        right = (await found_on(installed))["node-clocks"]
         (await clients["admin"].delete(f"{path}/agent.nvidia.one")).done  # noqa: B018  (checks)
-    assert "the clock of node one is" in found["node-clocks"].found
-    assert "behind the API server's" in found["node-clocks"].found
+    assert "the clock of node one is" in found.found
+    assert "behind the API server's" in found.found
+    assert "timedatectl set-ntp true" in found.remedy
+    assert (answer.status, right.state) == (200, FindingState.OK)
 
 
 async def test_the_remedy_for_an_old_kube_scheduler_works(

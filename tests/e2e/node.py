@@ -39,6 +39,16 @@ class Node:
         of_the_pod = f'labels."io.kubernetes.pod.uid"=={uid}'
         return bool(await _ctr(self.island, self._programs, "containers", "ls", "-q", of_the_pod))
 
+    async def runtime_configured(self, was: str, wanted: str) -> None:
+        """Write other words into the runtime's configuration, and start it again."""
+        config = self.island.folder / "containerd.toml"
+        text = config.read_text()
+        assert was in text, was
+        config.write_text(text.replace(was, wanted))
+        await self.containerd.stop()
+        await self.containerd.start()
+        await _answers(self.containerd, self.island.folder / "containerd.sock")
+
     async def both_killed(self) -> None:
         """End kubelet and the runtime as a machine that fails would, and start them again; kubelet
         ends by itself where it finds no runtime, so that comes first."""

@@ -46,7 +46,7 @@ resources: [{overlay}]
 """
 
 
-class Holding(Struct, frozen=True):
+class UnchangedShare(Struct, frozen=True):
     """What a pod has, which no release may change."""
 
     starts: list[tuple[str, int]]
@@ -135,7 +135,7 @@ async def _follow(stage: Stage, overlay: Path, tag: str) -> None:
     await stage.checker.in_the_end(f"{tag} has followed")
 
 
-async def _holdings(stage: Stage, *names: str) -> Mapping[str, Holding]:
+async def _holdings(stage: Stage, *names: str) -> Mapping[str, UnchangedShare]:
     cluster = stage.cluster
     libraries = await mounted_libraries(stage, *names)
     running = {one.pod: one for one in stage.checker.containers.running()}
@@ -146,7 +146,7 @@ async def _holdings(stage: Stage, *names: str) -> Mapping[str, Holding]:
         assert said["over_result"] == pods.OUT_OF_MEMORY, (name, said)
         limits = stage.checker.containers.limits(running[name])
         assert limits, name
-        found[name] = Holding(
+        found[name] = UnchangedShare(
             starts=pods.starts(pod), grant=pod["metadata"]["annotations"][GRANT_KEY],
             memory_mib=said["total_mib"], library=libraries[name],
             limits=[

@@ -32,6 +32,7 @@ REQUIRE: Final = (
     '= true, required_plugins = ["tessera"], tolerate_missing_plugins_annotation = '
     '"tolerate-missing-plugins.noderesource.dev"; then systemctl restart containerd'
 )
+_REMOVE_EVENTS: Final = "kubectl delete events -A --field-selector reason={}"
 HOOK: Final = "hook"
 """The init container that installs the hook on its node."""
 
@@ -105,17 +106,14 @@ def required_plugin(cluster: InstallationSnapshot) -> Iterator[Outcome]:
     nodes = cluster.nri_nodes
     able = [n for n in nodes if (r := runtime_of(n)) is not None and can_require(*r)]
     names = {node.name for node in nodes}
-    started = {e.source.host for e in cluster.events if e.reason in ALERTS} & names
-    if started:
-        pods = {
-            f"{e.involved_object.namespace}/{e.involved_object.name}"
-            for e in cluster.events
-            if e.reason in ALERTS and e.source.host in started
-        }
+    alerts = [e for e in cluster.events if e.reason in ALERTS and e.source.host in names]
+    if alerts:
+        pods = {f"{e.involved_object.namespace}/{e.involved_object.name}" for e in alerts}
+        removals = " && ".join(map(_REMOVE_EVENTS.format, sorted({e.reason for e in alerts})))
         yield failed(
-            f"{listed(started)}: containers were created while the agent was not called, so the "
-            f"runtime does not require it: {listed(pods)}",
-            f"{REQUIRE}; then delete these pods",
+            f"{listed({e.source.host for e in alerts})}: containers were created while the agent "
+            f"was not called, so the runtime does not require it: {listed(pods)}",
+            f"{REQUIRE}; then delete these pods, and what was said of them: {removals}",
         )
     elif not able:
         yield ok("no container runtime can require the agent")
