@@ -13,7 +13,6 @@ services, kube-scheduler and the policies know the same.
 from __future__ import annotations
 
 import argparse
-import runpy
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,9 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+sys.path.insert(0, str(Path(__file__).parents[2]))  # this file is run by its path
+
+from deploy.kustomize import dashboards
 from tessera_core.dialect_kit.contract import Vendor
 from tessera_core.registry import kube_scheduler_config, registry
 from tessera_core.registry.registry import BadConfiguration, DialectRegistry
@@ -91,7 +93,7 @@ def files() -> dict[Path, str]:
     for number, vendor in enumerate(known.vendors.values()):
         text = _text(_agent(vendor, FIRST_PORT + number))
         made[f"base/agents/{vendor.name}/kustomization.yaml"] = text
-    drawn = runpy.run_path(str(ROOT / "dashboards.py"))["files"]()
+    drawn = dashboards.files()
     made |= {f"components/prometheus/dashboards/{name}": text for name, text in drawn.items()}
     return {ROOT / name: text for name, text in made.items()}
 

@@ -1,6 +1,8 @@
 """Metrics are what was last concluded, under our names and under GPU Manager's."""
 
 from tessera_agent.metrics import AgentMetrics, GrantedAmounts, MetricsSnapshot
+from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.cores import milli
 from tessera_core.hook.usage_file import Spoilt
 from tessera_runtime.metrics import MetricsRegistry
 from tessera_schema.cards import MIB, Card
@@ -80,6 +82,16 @@ def test_cards_and_containers_have_samples() -> None:
     assert samples(text, "tessera_agent_container_gap") == {
         by('namespace="ns",pod="p",container="c",gap="no-hook"'): 1
     }
+
+
+def test_what_containers_hold_of_a_card_is_published() -> None:
+    held = {"GPU-1": Charge(memory_bytes=300 * MIB, cores_milli=milli(40), slots=2)}
+    text = lines(MetricsSnapshot(node="n", cards=CARDS, held=held))
+    of = [by(f'card="GPU-{i}",index="{i}",model="M"') for i in range(2)]
+    for name, amount in (
+        ("shares", 2), ("cores_granted_percent", 40), ("memory_granted_bytes", 300 * MIB),
+    ):  # fmt: skip
+        assert samples(text, f"tessera_agent_card_{name}") == {of[0]: 0, of[1]: amount}
 
 
 def test_what_went_wrong_is_counted() -> None:

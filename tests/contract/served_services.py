@@ -1,5 +1,6 @@
 """The metrics of all services, after a pod has gone its way: admitted, filtered, bound, given its
-card and measured, in a trace that is recorded. Two wait in a queue and one for room."""
+card and measured, in a trace that is recorded. Another one breaks its usage file, two wait in a
+queue and one for room."""
 
 from __future__ import annotations
 
@@ -104,6 +105,8 @@ async def _agent(folder: Path) -> AsyncGenerator[MetricsRegistry]:
             "uuid": padded("GPU-0", 64), "charged_bytes": 100 * MIB, "last_launch_ns": 1_000_000_000
         }  # fmt: skip
         overwrite(usage_file(given), bytes(a_usage(card)))
+        spoilt = await node.run(granted("spoilt", a_share(card=1, mib=1024)))
+        usage_file(spoilt).write_bytes(b"what the tenant thinks")
         await looks(agent, 4)
         yield agent.metrics
 
@@ -111,14 +114,14 @@ async def _agent(folder: Path) -> AsyncGenerator[MetricsRegistry]:
 @asynccontextmanager
 async def _quota() -> AsyncGenerator[MetricsRegistry]:
     cluster = quotas.Cluster()
-    cluster.quota({"limits": {"cards": 4}})
+    cluster.quota({"hard": {"memory": "100Gi"}})
     uid = cluster.bound("job")
     cluster.waiting("large", 1_000_000)
     async with quotas.monitoring(cluster) as quota:
         await quotas.until(lambda: quota.problem() == "", 30)
         use = CardUse(card="GPU-0", memory_bytes=100 * MIB, cores_percent=20)
         await cluster.use(("default", uid, use))
-        await quotas.until(lambda: b"tessera_quota_waiting_pods{" in quota.metrics.text(), 30)
+        await quotas.until(lambda: b"tessera_quota_used_cards{" in quota.metrics.text(), 30)
         yield quota.metrics
 
 

@@ -81,6 +81,8 @@ class AgentMetrics:
         promised = self._gauge(
             "card_memory_promised_bytes", "What of it lies on the card, whatever others use.", _CARD
         )
+        cores = self._gauge("card_cores_granted_percent", "Cores that containers hold.", _CARD)
+        shares = self._gauge("card_shares", "Shares that containers hold.", _CARD)
         healthy = self._gauge("card_healthy", "1 = the card takes pods.", _CARD)
         used = self._gauge("card_memory_used_bytes", "As its driver sees it.", _CARD)
         busy = self._gauge("card_busy_percent", "Time with work on the card.", _CARD)
@@ -92,12 +94,14 @@ class AgentMetrics:
             held = snapshot.held.get(card.id, Charge())
             granted.add_metric(labels, held.memory_bytes)
             promised.add_metric(labels, held.resident_bytes)
+            cores.add_metric(labels, held.cores_percent)
+            shares.add_metric(labels, held.slots)
             if not card.hidden:  # it takes no pods, as it should
                 healthy.add_metric(labels, float(card.healthy and not card.cordoned))
             if card.id in loads:
                 used.add_metric(labels, loads[card.id].memory_used_bytes)
                 busy.add_metric(labels, loads[card.id].cores_percent)
-        yield from (memory, physical, granted, promised, healthy, used, busy)
+        yield from (memory, physical, granted, promised, cores, shares, healthy, used, busy)
 
     def _of_containers(self, snapshot: MetricsSnapshot) -> Iterable[Metric]:
         fields = {

@@ -6,7 +6,8 @@ one for each attempt.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Collection
+from typing import Final, NamedTuple
 
 from tessera_core.explain.refusals import WaitingPodMessages
 from tessera_core.scheduling.filter import FilterAnswer
@@ -29,6 +30,16 @@ from tessera_schema.verdicts import Verdict
 REMEMBERED: Final = 20_000
 
 
+class RefusedPod(NamedTuple):
+    """What a pod was answered last."""
+
+    verdict: Verdict
+    reason: Reason
+    namespace: str
+    created: str
+    """RFC 3339; empty where it is not known."""
+
+
 class AllocationEvents:
     """Publishes what happens to pods that ask for cards."""
 
@@ -44,12 +55,16 @@ class AllocationEvents:
         self._refusals = refusals
         self._cluster = cluster
         self._leadership = leadership
-        self._refused: dict[str, tuple[Verdict, Reason]] = {}
+        self._refused: dict[str, RefusedPod] = {}
 
     @property
     def waiting(self) -> int:
         """How many pods were refused last time, and are not gone."""
         return len(self._refused)
+
+    def refused(self) -> Collection[RefusedPod]:
+        """Those pods; none on a replica that does not lead."""
+        return self._refused.values() if self._leadership.holds else ()
 
     def answered(self, answer: FilterAnswer, traceparent: str) -> None:
         """Publish a refusal that a filter call was answered, where it is another than before."""
@@ -59,13 +74,13 @@ class AllocationEvents:
         if answer.reason is None or answer.verdict not in (Verdict.WAITING, Verdict.REJECTED):
             self._refused.pop(meta.uid, None)
             return
-        known = (answer.verdict, answer.reason)
+        namespace = meta.namespace or "default"
+        known = RefusedPod(answer.verdict, answer.reason, namespace, meta.creation_timestamp or "")
         if self._refused.pop(meta.uid, None) != known:
             message = answer.message or self._refusals.sentence(answer.pod, answer.reason)
             self._publish(
                 AllocationRefused(
-                    namespace=meta.namespace or "default", uid=meta.uid, reason=answer.reason,
-                    message=message,
+                    namespace=namespace, uid=meta.uid, reason=answer.reason, message=message
                 ),
                 traceparent,
             )  # fmt: skip

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
+from tessera_runtime.kube.timestamps import parse_time
 from tessera_runtime.metrics import GaugeMetricFamily, Metric, MetricsRegistry
 from tessera_runtime.report_doubts import DoubtedReports
 from tessera_scheduler.alerts import AlertReason
+from tessera_scheduler.events import RefusedPod
 
 
 class SchedulerMetrics:
@@ -70,3 +73,38 @@ class SchedulerMetrics:
             )  # fmt: skip
 
         self.registry.collect(read)
+
+    def watch_waiting(
+        self, refused: Callable[[], Collection[RefusedPod]], now: Callable[[], float]
+    ) -> None:
+        """Publish which pods wait, computed when it is scraped."""
+        full = self.registry.full
+
+        def read() -> Iterable[Metric]:
+            pods = GaugeMetricFamily(
+                full("waiting_pods"), "Pods that filter refused, by the reason it gave last",
+                labels=["namespace", "reason"],
+            )  # fmt: skip
+            longest = GaugeMetricFamily(
+                full("longest_wait_seconds"), "Since the oldest of these pods was created",
+                labels=["namespace"],
+            )  # fmt: skip
+            counts = Counter((pod.namespace, pod.reason.wire) for pod in refused())
+            for labels, count in counts.items():
+                pods.add_metric(labels, count)
+            for namespace, created in _oldest(refused()).items():
+                longest.add_metric([namespace], max(now() - created, 0))
+            yield from (pods, longest)
+
+        self.registry.collect(read)
+
+
+def _oldest(pods: Iterable[RefusedPod]) -> dict[str, float]:
+    """Namespace -> when its oldest pod was created, Unix seconds. All times are written alike, so
+    that their texts have their order."""
+    oldest: dict[str, str] = {}
+    for pod in pods:
+        if pod.created:
+            oldest[pod.namespace] = min(oldest.get(pod.namespace, pod.created), pod.created)
+    times = {namespace: parse_time(text) for namespace, text in oldest.items()}
+    return {namespace: at for namespace, at in times.items() if at is not None}

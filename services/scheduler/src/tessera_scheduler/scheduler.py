@@ -332,6 +332,7 @@ class Scheduler:
     def _export(self) -> None:
         """Have the metrics read what they show."""
         self.metrics.watch(self.ledger)
+        self.metrics.watch_waiting(self._allocation_events.refused, self.monotonic_clock.time)
         self.metrics.differing.labels("agents").set_function(lambda: self.agent_audit.differing)
         self.packing.publish(self.metrics.registry)
 
