@@ -161,11 +161,14 @@ def test_a_gang_takes_what_its_minimum_needs(tessera: Tessera) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"owned": False}, "has no controller that would make it again"),
-        ({"age_s": 20}, "has run for less than 60 s"),
+        ({"owned": False}, "1 without a controller"),
+        ({"age_s": 20}, "1 running for less than 60 s"),
         ({"notes": {GROUP: "unseen"}}, "of a gang that cannot be read (default/unseen)"),
         ({"notes": {"volcano.sh/preemptable": "false"}}, "volcano.sh/preemptable"),
-        ({"notes": {"volcano.sh/cooldown-time": "1h"}}, "less than its volcano.sh/cooldown-time"),
+        (
+            {"notes": {"volcano.sh/cooldown-time": "1h"}},
+            "1 running for less than volcano.sh/cooldown-time says",
+        ),
         ({"notes": {"tessera.dev/preemptible": "false"}}, "tessera.dev/preemptible"),
         (
             {"labels": {"scheduling.koordinator.sh/disable-preemptible": "true"}},

@@ -26,7 +26,7 @@ def veto(
     for victim in victims:
         why = never_evicted(victim, rules)
         if why:
-            return f"{victim.pod.name}: {why}"
+            return f"{victim.pod.name} is a pod {why}"
     uids = {victim.uid for victim in victims}
     for members in {each.gang.id: each for uid, each in gangs.items() if uid in uids}.values():
         gang = members.gang

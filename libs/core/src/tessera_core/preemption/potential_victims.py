@@ -79,32 +79,33 @@ class PotentialVictim(Struct, frozen=True, kw_only=True):
 
 
 def protected(victim: PotentialVictim, rules: PreemptionRules, now: float) -> str:
-    """Why nobody may be given the pod's cards by evicting it; empty when somebody may."""
+    """Why nobody may be given the pod's cards by evicting it, as what follows a number of pods: "3
+    without a controller"; empty when somebody may."""
     meta = victim.pod.metadata
     said = meta.annotations.get(PREEMPTIBLE_KEY, "").strip().lower()
     cooldown_s = seconds_of(meta.annotations.get(_COOLDOWN, meta.labels.get(_COOLDOWN, ""))) or 0
     age_s = now - victim.since
     reasons = (
-        (not victim.owner_kind and said != "true", "has no controller that would make it again"),
-        (age_s < rules.protect_s, f"has run for less than {rules.protect_s:g} s"),
-        (age_s < cooldown_s, f"has run for less than its {_COOLDOWN}"),
+        (not victim.owner_kind and said != "true", "without a controller"),
+        (age_s < rules.protect_s, f"running for less than {rules.protect_s:g} s"),
+        (age_s < cooldown_s, f"running for less than {_COOLDOWN} says"),
     )
     return never_evicted(victim, rules) or next((text for holds, text in reasons if holds), "")
 
 
 def never_evicted(victim: PotentialVictim, rules: PreemptionRules) -> str:
-    """Why the pod may go for nobody, whatever is short; empty when it may."""
+    """Why the pod may go for nobody, whatever is short, in the same words; empty when it may."""
     pod = victim.pod
     meta, said = pod.metadata, pod.metadata.annotations.get(PREEMPTIBLE_KEY, "").strip().lower()
     volcano = meta.annotations.get(_VOLCANO, meta.labels.get(_VOLCANO, "true"))
     reasons = (
         ((meta.namespace or "default") in rules.spared, "of a namespace that is left alone"),
         ((pod.spec.priority or 0) >= SYSTEM_PRIORITY, "of a priority of the system"),
-        (victim.owner_kind in _OF_THEIR_NODE, "belongs to its node"),
-        (_MIRROR in meta.annotations, "belongs to its node"),
-        (said == "false", f"its owner forbids it ({PREEMPTIBLE_KEY})"),
-        (volcano not in _TRUE, f"its owner forbids it ({_VOLCANO})"),
-        *((meta.labels.get(key) == value, f"its owner forbids it ({key})")
+        (victim.owner_kind in _OF_THEIR_NODE, "owned by a node"),
+        (_MIRROR in meta.annotations, "owned by a node"),
+        (said == "false", f"whose owner forbids it ({PREEMPTIBLE_KEY})"),
+        (volcano not in _TRUE, f"whose owner forbids it ({_VOLCANO})"),
+        *((meta.labels.get(key) == value, f"whose owner forbids it ({key})")
           for key, value in _KOORDINATOR),
     )  # fmt: skip
     return next((text for holds, text in reasons if holds), "")

@@ -151,7 +151,7 @@ def _of_gang(
         return
     hindrance = next(iter(why_not.values()), "") or _stays_whole(members, there)
     if hindrance:
-        kept[f"with a member of their gang that stays: {hindrance}"] += len(there)
+        kept[f"with a member of their gang that stays, one {hindrance}"] += len(there)
         return
     pods, priority = tuple(there.values()), gang_priority(members)
     yield VictimUnit(pods=pods, priority=priority, gang=members.gang.key)
@@ -193,9 +193,9 @@ def _singly(gang: Gang) -> bool:
 
 
 def _stays_whole(members: GangMembers, there: Mapping[str, PotentialVictim]) -> str:
-    """Why the gang is not evicted whole."""
+    """Which pod of the gang keeps it from being evicted whole; empty when none does."""
     metas = [member.pod.metadata for member in members.bound]
     if any(meta.uid not in there and meta.deletion_timestamp is None for meta in metas):
-        return "it is not among the pods that were read"
+        return "that was not read"
     said = {meta.annotations.get(PREEMPTIBLE_KEY, "").strip().lower() for meta in metas}
-    return f"its owner forbids it ({PREEMPTIBLE_KEY})" if _SURPLUS in said else ""
+    return f"whose owner forbids it ({PREEMPTIBLE_KEY})" if _SURPLUS in said else ""

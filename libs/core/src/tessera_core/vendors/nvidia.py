@@ -176,7 +176,6 @@ def _words(card: CardReading, other: str) -> tuple[str, ...]:
     return (path.value, f"{_NVLINK}{lanes}") if lanes else (path.value,)
 
 
-_DELETE_DAEMONSET: Final = "kubectl -n {namespace} delete daemonset {name}"
 _KEEP_OFF: Final = (
     "kubectl -n {namespace} patch daemonset {name} --type merge -p "
     '\'{{"spec":{{"template":{{"spec":{{"affinity":{{"nodeAffinity":{{'
@@ -184,7 +183,16 @@ _KEEP_OFF: Final = (
     '{{"key":"tessera.dev/cards","operator":"DoesNotExist"}}]}}]}}}}}}}}}}}}}}\' && '
     "kubectl label nodes {node} tessera.dev/cards=nvidia --overwrite"
 )
-_LET_BACK: Final = "kubectl label nodes {node} tessera.dev/cards-"
+
+
+def _plugin(name: str, *images: str) -> CompetingSystem:
+    """A plugin whose DaemonSet runs on all nodes: it keeps off those that Tessera has."""
+    return CompetingSystem(
+        name=name, images=images, remedy="kubectl -n {namespace} delete daemonset {name}",
+        leaves=_KEEP_OFF, returns="kubectl label nodes {node} tessera.dev/cards-",
+    )  # fmt: skip
+
+
 _COMPETING_SYSTEMS: Final = (
     CompetingSystem(
         name="NVIDIA's device plugin, which the GPU operator runs",
@@ -194,13 +202,7 @@ _COMPETING_SYSTEMS: Final = (
         leaves="kubectl label nodes {node} nvidia.com/gpu.deploy.device-plugin=false --overwrite",
         returns="kubectl label nodes {node} nvidia.com/gpu.deploy.device-plugin=true --overwrite",
     ),
-    CompetingSystem(
-        name="NVIDIA's device plugin",
-        images=("k8s-device-plugin",),
-        remedy=_DELETE_DAEMONSET,
-        leaves=_KEEP_OFF,
-        returns=_LET_BACK,
-    ),
+    _plugin("NVIDIA's device plugin", "k8s-device-plugin"),
     CompetingSystem(
         name="HAMi",
         images=("projecthami/hami", "4pdosc/k8s-vdevice"),
@@ -209,34 +211,10 @@ _COMPETING_SYSTEMS: Final = (
         leaves="kubectl label nodes {node} tessera.dev/cards=nvidia gpu- --overwrite",
         returns="kubectl label nodes {node} gpu=on tessera.dev/cards- --overwrite",
     ),
-    CompetingSystem(
-        name="Volcano's device plugin",
-        images=("volcano-vgpu-device-plugin", "volcano-device-plugin"),
-        remedy=_DELETE_DAEMONSET,
-        leaves=_KEEP_OFF,
-        returns=_LET_BACK,
-    ),
-    CompetingSystem(
-        name="GPU Manager",
-        images=("gpu-manager",),
-        remedy=_DELETE_DAEMONSET,
-        leaves=_KEEP_OFF,
-        returns=_LET_BACK,
-    ),
-    CompetingSystem(
-        name="Alibaba's gpushare plugin",
-        images=("k8s-gpushare-plugin",),
-        remedy=_DELETE_DAEMONSET,
-        leaves=_KEEP_OFF,
-        returns=_LET_BACK,
-    ),
-    CompetingSystem(
-        name="NVIDIA's DRA driver",
-        images=("k8s-dra-driver",),
-        remedy=_DELETE_DAEMONSET,
-        leaves=_KEEP_OFF,
-        returns=_LET_BACK,
-    ),
+    _plugin("Volcano's device plugin", "volcano-vgpu-device-plugin", "volcano-device-plugin"),
+    _plugin("GPU Manager", "gpu-manager"),
+    _plugin("Alibaba's gpushare plugin", "k8s-gpushare-plugin"),
+    _plugin("NVIDIA's DRA driver", "k8s-dra-driver"),
 )
 """By the images of their manifests and charts. A label of its own keeps the agent on a node that
 HAMi leaves, since both understand `gpu=on`."""
