@@ -58,7 +58,8 @@ class RetryQueue:
                 await self._something.wait()
                 self._something.clear()
                 while self._waiting:
-                    key, task = self._waiting.popitem()
+                    key = next(iter(self._waiting))  # the one that waits longest
+                    task = self._waiting.pop(key)
                     self._under_way.add(key)
                     group.create_task(self._run(key, task), name=f"{key[0]} {key[1]}")
 

@@ -7,6 +7,8 @@ another: here a change costs as much as the bundle that it is about.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from math import inf
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,8 +20,11 @@ from tessera_core.gangs.quorum import missing_members, still_needed
 from tessera_schema.kube import Pod
 
 
-class GangBundle(Struct, frozen=True, kw_only=True):
-    """The gangs that start together with one gang, itself among them; mostly it is alone."""
+class GangBundle(Struct, frozen=True, kw_only=True, dict=True):
+    """The gangs that start together with one gang, itself among them; mostly it is alone.
+
+    What is worked out from its members is worked out once: the line of gangs reads it at each
+    step."""
 
     ids: frozenset[str]
     """Of all its gangs, those that do not exist too."""
@@ -31,12 +36,12 @@ class GangBundle(Struct, frozen=True, kw_only=True):
     requests_cards: bool = False
     """Whether a member that waits asks for cards."""
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The first id of its gangs."""
         return min(self.ids)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """`namespace/name` of its gangs, as messages print them."""
         return ", ".join(dict.fromkeys(members.gang.key for members in self.gangs))
@@ -46,17 +51,36 @@ class GangBundle(Struct, frozen=True, kw_only=True):
         """What its objects say: with others, a search may find what the last one did not."""
         return tuple(members.gang for members in self.gangs)
 
-    @property
+    @cached_property
     def together(self) -> bool:
         """Whether its pods have to wait for each other; also where nobody can say yet."""
         return any(each.gang.together or each.gang.problem for each in self.gangs)
 
-    @property
+    @cached_property
+    def priority(self) -> int:
+        """The highest of its gangs."""
+        return max(map(_priority, self.gangs))
+
+    @cached_property
+    def created(self) -> str:
+        """When the first of its gangs was created, RFC 3339."""
+        return min(map(_created, self.gangs))
+
+    @cached_property
+    def patience_s(self) -> float:
+        """Seconds that a gang may wait by its own word: Volcano's sla-waiting-time alone means
+        that. Infinity where none says so."""
+        volcano = (each.gang for each in self.gangs if each.gang.origin is GangOrigin.VOLCANO)
+        return min(
+            (gang.patience_s for gang in volcano if gang.patience_s is not None), default=inf
+        )
+
+    @cached_property
     def waiting(self) -> tuple[GangMember, ...]:
         """All pods without a node that may be placed."""
         return tuple(member for members in self.gangs for member in members.waiting)
 
-    @property
+    @cached_property
     def arriving(self) -> bool:
         """Whether members have to arrive together each time, whatever runs."""
         return any(each.gang.match is MatchPolicy.ARRIVING for each in self.gangs)
@@ -68,12 +92,12 @@ class GangBundle(Struct, frozen=True, kw_only=True):
             each.waiting or each.barred or each.bound or each.succeeded for each in self.gangs
         )
 
-    @property
+    @cached_property
     def needed(self) -> int:
         """How many members have to start together now; 0 when they go one by one."""
         return sum(still_needed(members)[0] for members in self.gangs)
 
-    @property
+    @cached_property
     def lacks(self) -> str:
         """What keeps it from starting whatever room there is; empty for nothing."""
         for key in self.absent:
@@ -270,6 +294,17 @@ def _alike(one: Pod, other: Pod) -> bool:
         and replace(one.metadata, resource_version=other.metadata.resource_version)
         == other.metadata
     )  # fmt: skip
+
+
+def _priority(members: GangMembers) -> int:
+    if members.gang.priority is not None:
+        return members.gang.priority
+    return max((member.pod.spec.priority or 0 for member in members.waiting), default=0)
+
+
+def _created(members: GangMembers) -> str:
+    stamps = (member.pod.metadata.creation_timestamp or "" for member in members.waiting)
+    return members.gang.created or min(stamps, default="")
 
 
 def _as_started(members: GangMembers, *, started: bool) -> GangMembers:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from math import inf
 
 from tessera_core.gang_scheduling.attempt import MOST_MISSES, KnownBundle
 from tessera_core.gang_scheduling.queues import Place, SchedulingQueues
 from tessera_core.gang_scheduling.registry import GangBundle
 from tessera_core.gangs.fair_shares import QueueShare
-from tessera_core.gangs.gang import GangMembers, GangOrigin
 from tessera_core.machines.gang import GangPhase
 
 BY_ITSELF = (0, QueueShare(0.0, 0.0))
@@ -22,11 +20,10 @@ def turn_of(known: KnownBundle, queue: tuple[int, QueueShare] = BY_ITSELF) -> tu
     One that has missed often comes behind its equals."""
     bundle, attempt = known.bundle, known.attempt
     broken = attempt.phase is GangPhase.BROKEN
-    priority = max(map(_priority, bundle.gangs))
     often = attempt.misses >= MOST_MISSES
     return (
-        not broken, -queue[0], queue[1], -priority, often, attempt.waits_since + _deadline(bundle),
-        min(map(_created, bundle.gangs)), bundle.key,
+        not broken, -queue[0], queue[1], -bundle.priority, often,
+        attempt.waits_since + bundle.patience_s, bundle.created, bundle.key,
     )  # fmt: skip
 
 
@@ -77,20 +74,3 @@ def patience_of(bundle: GangBundle) -> float | None:
     """How many seconds an incomplete start may hold its place; None = nobody says."""
     said = [each.gang.patience_s for each in bundle.gangs if each.gang.patience_s is not None]
     return min(said, default=None)
-
-
-def _deadline(bundle: GangBundle) -> float:
-    """Seconds that a gang may wait by its own word: Volcano's sla-waiting-time alone means that."""
-    volcano = (each.gang for each in bundle.gangs if each.gang.origin is GangOrigin.VOLCANO)
-    return min((gang.patience_s for gang in volcano if gang.patience_s is not None), default=inf)
-
-
-def _priority(members: GangMembers) -> int:
-    if members.gang.priority is not None:
-        return members.gang.priority
-    return max((member.pod.spec.priority or 0 for member in members.waiting), default=0)
-
-
-def _created(members: GangMembers) -> str:
-    stamps = (member.pod.metadata.creation_timestamp or "" for member in members.waiting)
-    return members.gang.created or min(stamps, default="")

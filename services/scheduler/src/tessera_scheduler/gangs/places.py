@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from typing import Final, NamedTuple
 
 from tessera_core.admission.admit import AdmittedPod
+from tessera_core.admission.allowances import Allowed
 from tessera_core.admission.cache import AdmissionCache
 from tessera_core.admission.exempt_pods import ManagedPods
+from tessera_core.bounded_cache import Cache
 from tessera_core.dialect_kit.contract import Rejected
 from tessera_core.gang_scheduling.registry import GangBundle
 from tessera_core.gangs.gang import GangMember
@@ -20,6 +23,16 @@ from tessera_core.registry.registry import DialectRegistry
 from tessera_core.scheduling.in_flight import InFlightPods
 from tessera_scheduler.gangs.nodes import GangNodes
 from tessera_schema.kube import Pod
+
+MOST_MEMBERS: Final = 10_000
+"""Members whose requests are remembered, about 1 KB each."""
+
+
+class _Known(NamedTuple):
+    pod: Pod
+    """As a watch showed it: another object is another version."""
+    allowed: Allowed
+    request: MemberRequest | str
 
 
 class GangPlaces:
@@ -37,6 +50,7 @@ class GangPlaces:
         Tessera's."""
         self.dialects = registry
         self._admissions = AdmissionCache(registry)
+        self._known = Cache[_Known](MOST_MEMBERS)
         self._resources, self._keys = registry.resources, registry.request_keys
         self._ledger = ledger
         self._nodes = nodes
@@ -85,7 +99,20 @@ class GangPlaces:
         return requests
 
     def _request(self, pod: Pod) -> MemberRequest | str:
-        allowed = self._ledger.allowed_in(pod.metadata.namespace or "default")
+        """It is worked out once for each version of a pod: a gang that waits is searched for again
+        and again."""
+        uid, allowed = (
+            pod.metadata.uid,
+            self._ledger.allowed_in(pod.metadata.namespace or "default"),
+        )
+        known = self._known.get(uid)
+        if known is not None and known.pod is pod and known.allowed == allowed:
+            return known.request
+        request = self._admitted(pod, allowed)
+        self._known.keep(uid, _Known(pod, allowed, request), 1)
+        return request
+
+    def _admitted(self, pod: Pod, allowed: Allowed) -> MemberRequest | str:
         admission = self._admissions.admit(pod, allowed)
         if isinstance(admission, Rejected):
             return f"member {pod.name}: {admission.message}"
