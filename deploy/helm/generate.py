@@ -30,6 +30,8 @@ CHART: Final = Path(__file__).parent / "tessera"
 HEAD: Final = "# Made by deploy/helm/generate.py of deploy/kustomize: edit that.\n"
 NEEDS: Final = {"nats-tls": ("cert-manager",)}
 """Component -> those that it goes with."""
+WITH_CONSOLE: Final = ("console",)
+"""The component whose service others change: what they change in it is in a folder of its own."""
 OWN_NAMESPACE: Final = ("Namespace", "", "tessera-system")
 """`helm install --create-namespace` makes it: a chart cannot hold its own namespace."""
 NOT_OF_CHART: Final = ("simulated",)
@@ -48,7 +50,8 @@ def files() -> dict[Path, str]:
     """Every generated file and what it holds. Raises KubectlMissing."""
     known = registry.load()
     base = rendering.render()
-    images = _images(base)
+    with_console = rendering.render(WITH_CONSOLE)
+    images = _images(with_console)
     tag = images["scheduler"].rpartition(":")[2]
     listed = list(
         sections(Base(images, _connection(base), tuple(known.vendors), tuple(known.readers)))
@@ -71,6 +74,10 @@ def files() -> dict[Path, str]:
         made[f"files/components/{component}.yaml"] = documents.documents(
             HEAD, _changes(component, base)
         )
+        if component in WITH_CONSOLE:
+            continue
+        if changed := list(_changes_of_console(component, base, with_console)):
+            made[f"files/console/{component}.yaml"] = documents.documents(HEAD, changed)
     return {CHART / name: text for name, text in made.items()}
 
 
@@ -103,6 +110,18 @@ def _changes(component: str, base: Sequence[Json]) -> Iterator[Json]:
         if found not in there:
             yield item
         elif item != there[found]:
+            yield _patch(there[found], item)
+
+
+def _changes_of_console(
+    component: str, base: Sequence[Json], with_console: Sequence[Json]
+) -> Iterator[Json]:
+    """What a component changes in the objects of the console."""
+    of_console = by_id(with_console).keys() - by_id(base).keys()
+    needed = (*WITH_CONSOLE, *NEEDS.get(component, ()))
+    there = by_id(with_console if needed == WITH_CONSOLE else rendering.render(needed))
+    for found, item in by_id(rendering.render((*needed, component))).items():
+        if found in of_console and item != there[found]:
             yield _patch(there[found], item)
 
 
@@ -221,6 +240,7 @@ remove it is in [docs/install.md](../../../docs/install.md#with-helm).
 | --- | --- |
 | `files/base` | the objects of the base, as kustomize renders them |
 | `files/components` | what each component adds and changes |
+| `files/console` | what components change in the console, where it is on too |
 | `overlays` | values that are the overlays `single-node`, `production` and `dev` |
 | `templates/objects.yaml` | base, then components, then values |
 | `templates/_merge.tpl` | how they are merged: as kustomize does |

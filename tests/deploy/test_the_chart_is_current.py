@@ -11,8 +11,8 @@ from deploy.helm import generate
 from deploy.helm.values import COMPONENTS as OF_CHART
 from tests.deploy.manifests import COMPONENTS, kubectl
 
-OF_KUSTOMIZE = ("console", "own-kube-scheduler", "passwords")
-"""The chart has values and a hook in the place of two of them, and no console."""
+OF_KUSTOMIZE = ("own-kube-scheduler", "passwords")
+"""The chart has values and a hook in their place."""
 HOW = "run `.venv/bin/python -m deploy.helm.generate`"
 
 

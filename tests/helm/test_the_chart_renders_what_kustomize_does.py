@@ -20,7 +20,9 @@ from tests.helm.chart import CHART, HOOKS, OF_HELM, installed, refused, rendered
 
 Json = dict[str, Any]
 
-SAME_OBJECTS = ("ha", "nats-tls", "otel", "prometheus", "scheduler-aliases", "device-plugin")
+SAME_OBJECTS = (
+    "console", "ha", "nats-tls", "otel", "prometheus", "scheduler-aliases", "device-plugin",
+)  # fmt: skip
 """These change what others of them change too."""
 MAKES_PASSWORDS = {
     (kind, "tessera-system", "tessera-passwords")

@@ -226,6 +226,20 @@ def test_components_have_values_of_their_own() -> None:
     assert nats["args"] == ["--config", "/etc/nats/nats.conf", "-D"]
 
 
+def test_the_console_is_there_when_it_is_on() -> None:
+    own = {"images": {"registry": "example.org/t", "tag": "9"}, "all": {"logLevel": "debug"},
+           "console": {"env": [{"name": "TESSERA_ACTS", "value": "true"}],
+                       "nodeSelector": {"zone": "a"}}}  # fmt: skip
+    on = rendered({**own, "components": {"console": True}})
+    found = container_of(on, "Deployment", "tessera-console", "console")
+    assert found["image"] == "example.org/t/console:9"
+    assert env_of(found).items() >= {
+        "TESSERA_ACTS": "true", "TESSERA_PROCESS_LOG_LEVEL": "debug", "TESSERA_BUS_USER": "viewer",
+    }.items()  # fmt: skip
+    assert pod_of(on, "Deployment", "tessera-console")["nodeSelector"] == {"zone": "a"}
+    assert not [name for name in rendered(own) if "tessera-console" in name]
+
+
 def test_passwords_may_be_in_a_secret_of_ones_own() -> None:
     found = rendered({"passwords": {"create": False, "secret": "mine"}})
     assert not [name for name in found if name[0] == "Secret"]

@@ -50,7 +50,7 @@ spec:
 {{- end }}
 {{- end -}}
 
-{{/* Variables that all four services have from the values. */}}
+{{/* Variables that all services have from the values. */}}
 {{- define "tessera.env" -}}
 {{- with .Values.all.logLevel }}
 - {name: TESSERA_PROCESS_LOG_LEVEL, value: {{ . }}}

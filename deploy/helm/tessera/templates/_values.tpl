@@ -41,7 +41,9 @@ spec:
 {{ toYaml . | indent 8 }}
 {{- end }}
 
-{{- range list "quota" "rebalancer" }}
+{{- $deployments := list "quota" "rebalancer" -}}
+{{- if $v.components.console -}}{{- $deployments = append $deployments "console" -}}{{- end }}
+{{- range $deployments }}
 ---
 {{ include "tessera.deployment" (dict "name" . "of" $) }}
 {{- end }}
