@@ -81,7 +81,7 @@ class InstalledCluster:
         self, node: str = "", clock: Clock | None = None, who: str = ""
     ) -> tuple[Finding, ...]:
         """The findings, as the command has them; `who` is impersonated by its own token."""
-        config = self.server.kubeconfig if not who else self._config_of(who)
+        config = self.server.kubeconfig if not who else self.config_of(who)
         target = ClusterTarget(kubeconfig=str(config))
         cluster = await read_cluster(target, node, clock or SystemClock())
         return tuple(run_checks(cluster, of_node=bool(node)))
@@ -91,7 +91,8 @@ class InstalledCluster:
         found = await self.check(node, clock)
         return {one.name: one for one in found if one.state is not FindingState.OK}
 
-    def _config_of(self, who: str) -> Path:
+    def config_of(self, who: str) -> Path:
+        """A kubeconfig of this account."""
         config = yaml.safe_load(self.server.kubeconfig.read_text())
         config["users"][0]["user"]["token"] = self.server.tokens[who]
         file = self.server.kubeconfig.with_name(f"{who}.yaml")

@@ -3,6 +3,7 @@ what is in the way, and its commands move a node and give it back."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import yaml
 
 from tests.cli.cluster import bound, node, pod, text
 from tests.cli.conftest import Tessera
-from tests.cli.installed_cluster import InstalledCluster, a_daemonset, bare_cluster
+from tests.cli.installed_cluster import READER, InstalledCluster, a_daemonset, bare_cluster
 
 Json = dict[str, Any]
 DUMPS = Path(__file__).parent / "dumps"
@@ -178,13 +179,16 @@ def test_forms_and_statuses(tessera: Tessera) -> None:
     assert as_yaml == answer_of(tessera, labelled({"gpu": "on"}), node("cpu", cards=0), HAMIS)[1]
     ran = tessera("migrate", "nobody", "-f", "-", stdin=there)
     assert (ran.status, ran.out) == (1, "")
-    assert "node nobody: the dump has none of that name" in ran.err
+    assert "node nobody: there is none of that name" in ran.err
     ran = tessera("migrate", "-f", "-", stdin=text(node("cpu", cards=0)))
     assert (ran.status, ran.out.count("\n")) == (0, 1)
 
 
 def test_a_wrong_call_is_a_status_of_its_own(tessera: Tessera) -> None:
-    assert tessera("migrate").status == 2
+    assert tessera("migrate", "-o", "picture").status == 2
+    ran = tessera("migrate", "-f", "-", "--context", "mine", stdin=text(node()))
+    assert (ran.status, ran.out) == (2, "")
+    assert "--context: a dump is read" in ran.err
 
 
 SYSTEMS: tuple[tuple[str, dict[str, str], str], ...] = (
@@ -225,10 +229,45 @@ def is_about_the_cluster(command: str) -> bool:
 
 async def of_cluster(tessera: Tessera, cluster: InstalledCluster) -> Json:
     """What is said of the node, which registers a card as HAMi's plugin does."""
-    found = (await cluster.admin.get("/api/v1/nodes/gpu-1")).done
-    found["metadata"]["annotations"] = node("gpu-1")["metadata"]["annotations"]
-    plugins = (await cluster.admin.get("/apis/apps/v1/daemonsets")).done["items"]
-    plugins = [{"apiVersion": "apps/v1", "kind": "DaemonSet", **plugin} for plugin in plugins]
-    _, answer = answer_of(tessera, {"apiVersion": "v1", "kind": "Node", **found}, *plugins)
-    (one,) = answer["nodes"]
+    notes = node("gpu-1")["metadata"]["annotations"]
+    await cluster.patch("/api/v1/nodes/gpu-1", {"metadata": {"annotations": notes}})
+    ran = await asyncio.to_thread(
+        tessera, "migrate", "gpu-1", "-o", "json", f"--kubeconfig={cluster.server.kubeconfig}"
+    )
+    (one,) = json.loads(ran.out)["nodes"]
     return dict(one)
+
+
+@pytest.mark.timeout(60)
+async def test_a_cluster_says_what_its_dump_says(tessera: Tessera, tmp_path: Path) -> None:
+    async with bare_cluster(tmp_path) as cluster:
+        labels, notes = {"gpu": "on"}, node("gpu-1")["metadata"]["annotations"]
+        await cluster.patch(
+            "/api/v1/nodes/gpu-1", {"metadata": {"labels": labels, "annotations": notes}}
+        )
+        holder = bound("a", "GPU-gpu-1-0,NVIDIA,3000,30:;", on="gpu-1")
+        holder["spec"]["containers"][0]["image"] = "main"
+        await cluster.create(HAMIS)
+        (await cluster.admin.post("/api/v1/namespaces/default/pods", holder)).done  # noqa: B018  (checks)
+        config = f"--kubeconfig={cluster.server.kubeconfig}"
+        ran = await asyncio.to_thread(tessera, "migrate", config, "-o", "json")
+        lists = [
+            (await cluster.admin.get(path)).done
+            for path in ("/api/v1/nodes", "/api/v1/pods", "/apis/apps/v1/daemonsets")
+        ]
+        kinds = ("Node", "Pod", "DaemonSet")
+        dump = [
+            {"apiVersion": found["apiVersion"], "kind": kind, **item}
+            for kind, found in zip(kinds, lists, strict=True)
+            for item in found["items"]
+        ]
+        status, answer = await asyncio.to_thread(answer_of, tessera, *dump)
+        assert (ran.status, json.loads(ran.out)) == (status, answer)
+        (one,) = answer["nodes"]
+        assert (one["name"], one["plugins"]) == ("gpu-1", ["kube-system/hami-device-plugin"])
+        assert (one["pods"], one["held_mib"]) == (["default/a"], 3000)
+        refused = await asyncio.to_thread(
+            tessera, "migrate", f"--kubeconfig={cluster.config_of(READER)}"
+        )
+        assert (refused.status, refused.out) == (1, "")
+        assert "namespaces" in refused.err

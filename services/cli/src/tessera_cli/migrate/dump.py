@@ -1,9 +1,10 @@
-"""Reads a dump: nodes and pods as `tessera place` does, and what else a migration depends on."""
+"""Compares objects: nodes and pods as `tessera place` reads them, and what else a migration
+depends on."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Final
 
 from tessera_cli.errors import CommandError
@@ -12,7 +13,6 @@ from tessera_cli.input.sources import sources
 from tessera_cli.place.cluster_input import ClusterInput
 from tessera_cli.place.decode import called, convert
 from tessera_cli.place.lenient import without_nulls
-from tessera_cli.settings import registry
 from tessera_cli.text import condensed
 from tessera_core.explain.card_holders import ListedNode
 from tessera_core.planner import Planner
@@ -36,27 +36,32 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[str, type[Any]]]] = {
 
 
 class NoSuchNode(CommandError):
-    """A node is named that the dump does not have."""
+    """A node is named that is not there."""
 
 
-def read_migration(
-    names: Sequence[str],
-    nodes: Sequence[str] = (),
+def read_dumps(names: Sequence[str], stdin: BinaryIO) -> Iterator[Item]:
+    """The objects of the dumps that are named. Raises errors.CommandError."""
+    for source in sources(names):
+        yield from items(source, stdin)
+
+
+def compare(
+    found: Iterable[Item],
+    nodes: Sequence[str],
     *,
-    config: str | None,
+    registry: DialectRegistry,
     notify: Callable[[str], None],
-    stdin: BinaryIO,
 ) -> ClusterMigration:
-    """Read the dumps that are named, and compare. Raises errors.CommandError."""
-    world = ClusterInput(registry(config), notify)
+    """What the objects say of each node, or of those that are named. Raises
+    errors.CommandError."""
+    world = ClusterInput(registry, notify)
     more: dict[str, list[Any]] = defaultdict(list)
     facts: list[NodeFacts] = []
-    for source in sources(names):
-        for item in items(source, stdin):
-            _add(world, more, facts, item)
+    for item in found:
+        _add(world, more, facts, item)
     there = {node.name for node in facts}
     if missing := [name for name in nodes if name not in there]:
-        raise NoSuchNode(f"node {missing[0]}: the dump has none of that name")
+        raise NoSuchNode(f"node {missing[0]}: there is none of that name")
     cluster = world.cluster()
     planner = Planner(world.registry, cluster)
     listed, unpublished = planner.listing()

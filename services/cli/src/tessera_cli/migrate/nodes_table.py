@@ -27,7 +27,7 @@ def show(to: Screen, found: ClusterMigration, *, every: bool) -> None:
     """Print a row for each node, below it what is in the way or differs, and the commands: of the
     first node that is ready, or for `every` one."""
     if not found.nodes:
-        to.print("no node of the dump has cards, or a plugin of another system that gives them")
+        to.print("no node has cards, or a plugin of another system that gives them")
         return
     table = to.grid(*_HEADS, unbroken=("State", "Node"))
     for node in found.nodes:
