@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.gang_scheduling.queues import SchedulingQueues
+from tessera_core.gang_scheduling.queues import ENTITLED_S, SchedulingQueues
 from tessera_core.gang_scheduling.registry import GangRegistry
 from tessera_core.gang_scheduling.turns import in_order
 from tessera_core.gangs.gang import Gang
@@ -114,6 +114,42 @@ def test_the_queue_with_the_smaller_share_is_next() -> None:
     cluster.create(*members("g", 1, 2), *members("z", 1, 2))
     cluster.run()
     assert cluster.bound() == ["f1", "f2", "z1", "z2"]
+
+
+def test_what_waits_counts_where_no_queue_says_what_it_deserves() -> None:
+    """Each of two equal queues has a right to 4 of the 8 cards as soon as it wants them: one that
+    has 5 is not before one that has 1, though its gang is the first by age and name."""
+    groups = [
+        group("f", 5, "a"), group("g", 1, "b"),
+        group("m", 2, "a"), group("n", 2, "b"), group("o", 2, "b"),
+    ]  # fmt: skip
+    cluster = GangCluster({"n1": 8}, groups, queues=[queue("a"), queue("b")])
+    cluster.create(*members("f", 1, 2, 3, 4, 5), *members("g", 1))
+    cluster.run()
+    cluster.now += ENTITLED_S
+    cluster.create(*members("m", 1, 2), *members("n", 1, 2), *members("o", 1, 2))
+    cluster.run()
+    assert [name for name in cluster.bound() if name[0] in "mno"] == ["n1", "n2"]
+
+
+def test_shares_are_measured_by_what_queues_deserve_alone() -> None:
+    """Both name cards and no card memory, which every card that is used has: the one that has 4 of
+    the 6 that it deserves is before the one that has its 2, however small that is."""
+    groups = [
+        group("f", 4, "large"),
+        group("g", 2, "a"),
+        group("m", 2, "a"),
+        group("n", 2, "large"),
+    ]
+    queues = [
+        queue("large", deserved={"nvidia.com/gpu": 6}), queue("a", deserved={"nvidia.com/gpu": 2})
+    ]  # fmt: skip
+    cluster = GangCluster({"n1": 8}, groups, queues=queues)
+    cluster.create(*members("f", 1, 2, 3, 4), *members("g", 1, 2))
+    cluster.run()
+    cluster.create(*members("m", 1, 2), *members("n", 1, 2))
+    cluster.run()
+    assert [name for name in cluster.bound() if name[0] in "mn"] == ["n1", "n2"]
 
 
 def test_a_queue_of_higher_priority_is_next() -> None:

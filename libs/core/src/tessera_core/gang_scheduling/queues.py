@@ -15,7 +15,7 @@ from tessera_core.gang_scheduling.view import QueueKey, QueueView, WaitingGang
 from tessera_core.gangs.fair_shares import QueueShare, share_of
 from tessera_core.gangs.gang import Gang, GangMember
 from tessera_core.gangs.queue_tree import QueueTree
-from tessera_core.gangs.queue_turns import entitlements
+from tessera_core.gangs.queue_turns import counted_totals, entitlements
 from tessera_core.gangs.queue_usage import ClusterQueues, amounts_of, sum_of
 from tessera_core.gangs.queues import QueueAmounts, QueueDimension, QueueOrigin, QueueSpec
 from tessera_core.ledger.ledger import Ledger
@@ -52,6 +52,8 @@ class SchedulingQueues:
         self._places: dict[str, Place | None] = {}
         """Pod's uid -> its queue, of members and of pods that were about to get cards."""
         self._counted: dict[str, tuple[Place, QueueAmounts]] = {}
+        self._waiting: dict[str, tuple[Place, QueueAmounts]] = {}
+        """What pods without cards wait for, by uid; may name pods that have gone meanwhile."""
         self._changed: set[str] = set()
         """Uids of pods that are to be counted again."""
         self._entitled: tuple[float, int, dict[Place, QueueAmounts]] = (-ENTITLED_S, -1, {})
@@ -111,7 +113,8 @@ class SchedulingQueues:
             return
         self._specs = specs
         self._queues = ClusterQueues(specs.values())
-        self._counted, self._places = {}, {}
+        self._counted, self._places, self._waiting = {}, {}, {}
+        self._changed.update(self._pods)
         self._changed.update(entry.grant.uid for entry in self._ledger.entries())
         self.version += 1
         self._gangs.touch_all()
@@ -125,16 +128,33 @@ class SchedulingQueues:
             if before is not None:
                 place, amounts = before
                 self._queues.use(*place, {dim: -amount for dim, amount in amounts.items()})
-            entry = self._ledger.entry(uid)
+            self._waiting.pop(uid, None)
+            pod, entry = self._pod(uid), self._ledger.entry(uid)
             if entry is None:
+                there = None if pod is None else self._place(uid, pod, pod.metadata.namespace)
+                if pod is not None and there is not None:
+                    self._waiting[uid] = there, self._asked(pod)
                 continue
-            pod = self._pods.get(uid) or self._gangs.pod(uid)
             here = self._place(uid, pod, entry.grant.namespace)
             if here is not None:
                 counts = amounts_of(pod or Pod(), entry.uses)
                 self._queues.use(*here, counts)
                 self._counted[uid] = here, counts
         return self._queues
+
+    def _pod(self, uid: str) -> Pod | None:
+        return self._pods.get(uid) or self._gangs.pod(uid)
+
+    def _waited_for(self, origin: QueueOrigin) -> dict[str, QueueAmounts]:
+        """Name of a queue of this kind -> what its pods without a node wait for."""
+        found: dict[str, list[QueueAmounts]] = {}
+        for uid, (place, amounts) in tuple(self._waiting.items()):
+            pod = self._pod(uid)
+            if pod is None or pod.spec.node_name:
+                del self._waiting[uid]
+            elif place[0] == origin:
+                found.setdefault(place[1], []).append(amounts)
+        return {name: sum_of(each) for name, each in found.items()}
 
     def _place(self, uid: str, pod: Pod | None, namespace: str) -> Place | None:
         if uid in self._places:
@@ -238,14 +258,13 @@ class SchedulingQueues:
     def _share(
         self, place: Place, spec: QueueSpec, now: float
     ) -> tuple[QueueShare, QueueDimension | None]:
-        totals = self._counted_totals()
+        totals = self._counted_totals(place[0])
         deserved = self._deserved(now).get(place, spec.deserved)
         return share_of(self._count().used(*place), deserved, totals, spec.weight)
 
-    def _counted_totals(self) -> dict[QueueDimension, float]:
-        named = {dim for spec in self._specs.values() for dim in (*spec.cap, *spec.deserved)}
-        totals = self._totals().items()
-        return {dim: amount for dim, amount in totals if dim.vendor or dim in named}
+    def _counted_totals(self, origin: QueueOrigin) -> dict[QueueDimension, float]:
+        specs = (spec for place, spec in self._specs.items() if place[0] == origin)
+        return counted_totals(specs, self._totals())
 
     def _deserved(self, now: float) -> dict[Place, QueueAmounts]:
         """What queues of trees deserve of which none says it: their parts by weight."""
@@ -256,8 +275,12 @@ class SchedulingQueues:
         for origin in {place[0] for place in self._specs}:
             specs = [spec for place, spec in self._specs.items() if place[0] == origin]
             if not any(spec.deserved for spec in specs):
-                used = {spec.name: self._count().used(origin, spec.name) for spec in specs}
-                parts = entitlements(QueueTree(specs), self._counted_totals(), used)
+                queues, waits = self._count(), self._waited_for(origin)
+                wanted = {
+                    name: sum_of((queues.used(origin, name), waits.get(name, {})))
+                    for name in (spec.name for spec in specs)
+                }
+                parts = entitlements(QueueTree(specs), self._counted_totals(origin), wanted)
                 found |= {(origin, name): part for name, part in parts.items()}
         self._entitled = now, self.version, found
         return found

@@ -46,6 +46,19 @@ def cluster_totals(fleet: Fleet, nodes: Iterable[Node]) -> dict[QueueDimension, 
     return dict(total)
 
 
+def counted_totals(
+    queues: Iterable[QueueSpec], totals: QueueAmounts
+) -> dict[QueueDimension, float]:
+    """The dimensions by which the shares of a tree's queues are measured: those of which any of
+    them says what it deserves; all of cards, and what caps name, where none says anything."""
+    queues = tuple(queues)
+    deserved = {dim for queue in queues for dim in queue.deserved}
+    if deserved:
+        return {dim: total for dim, total in totals.items() if dim in deserved}
+    capped = {dim for queue in queues for dim in queue.cap}
+    return {dim: total for dim, total in totals.items() if dim.vendor or dim in capped}
+
+
 def entitlements(
     tree: QueueTree, totals: QueueAmounts, requests: Mapping[str, QueueAmounts]
 ) -> dict[str, dict[QueueDimension, float]]:
@@ -109,8 +122,7 @@ def turns(
     circle, and those that take no pods, wait for is left out."""
     names = {*used, *waiting}
     requests = {name: _sum(used.get(name, {}), waiting.get(name, {})) for name in names}
-    named = {dim for queue in tree.queues.values() for dim in (*queue.cap, *queue.deserved)}
-    counted = {dim: total for dim, total in totals.items() if dim.vendor or dim in named}
+    counted = counted_totals(tree.queues.values(), totals)
     entitled = entitlements(tree, counted, requests)
     by_weight = not any(queue.deserved for queue in tree.queues.values())
     found = []
