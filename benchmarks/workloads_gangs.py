@@ -1,7 +1,7 @@
 """Gangs and queues: a cluster in virtual time on which policies start whole jobs, side by side.
 
-    python benchmarks/workloads.py gangs [--mix philly] [--policy turns] [--seeds 3] [--jobs 2000]
-        [--nodes 32] [--load 1.1] [--json]
+    python benchmarks/workloads.py gangs [--mix philly] [--policy turns] [--seeds 3] [--jobs 1000]
+        [--nodes 16] [--load 1.1] [--json]
 
 Without names all mixes (`workloads_gang_mixes`) and all policies (`GANG_POLICIES`).
 """
@@ -20,6 +20,7 @@ from benchmarks.workloads_gang_cluster import GangCluster, GangPolicy
 from benchmarks.workloads_gang_counted import GANG_FIGURES
 from benchmarks.workloads_gang_mixes import MIXES, GangWorkload, make
 from benchmarks.workloads_gang_policies import Line, Turns, by_age, by_priority
+from benchmarks.workloads_gang_preemption import PreemptingTurns
 
 Figures = Mapping[str, float]
 GANG_POLICIES: Final[Mapping[str, Callable[[GangCluster], GangPolicy]]] = {
@@ -27,13 +28,17 @@ GANG_POLICIES: Final[Mapping[str, Callable[[GangCluster], GangPolicy]]] = {
     "greedy": lambda cluster: Line(cluster, by_age, passing=True),
     "priority": lambda cluster: Line(cluster, by_priority, passing=True),
     "turns": Turns,
+    "preempt": PreemptingTurns,
+    "reclaim": lambda cluster: PreemptingTurns(cluster, reclaims=True),
 }
-"""Who is next, and what happens when it does not fit:
+"""What the first job of a line does when it does not fit, and who may evict:
 
 - fifo: the oldest job is next, and nobody passes it.
 - greedy: the same, and all that fit pass it.
 - priority: as greedy, higher priority first.
 - turns: gangs by their queues' shares; what fits passes. Pods of no gang go by priority.
+- preempt: turns, and jobs of lower priority in the same queue are evicted.
+- reclaim: preempt, and queues beyond what they deserve give back.
 """
 
 
@@ -98,8 +103,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--mix", action="append", choices=list(MIXES))
     parser.add_argument("--policy", action="append", choices=list(GANG_POLICIES))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=2000)
-    parser.add_argument("--nodes", type=int, default=32, help="with 8 cards each")
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--nodes", type=int, default=16, help="with 8 cards each")
     parser.add_argument(
         "--load", type=float, default=1.1, help="part of the cards that all jobs need on average"
     )

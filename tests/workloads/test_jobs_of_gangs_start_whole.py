@@ -55,6 +55,27 @@ def test_the_queue_with_the_smaller_share_is_next() -> None:
     assert starts("turns", *jobs)[2:] == ["b-next", "a-next"]
 
 
+def test_a_job_of_lower_priority_is_evicted_in_its_own_queue_and_goes_on_from_its_save() -> None:
+    """It has worked for 29 min since its save when it goes, of 59."""
+    jobs = a_job("low", 0, 8, hours=2), a_job("high", 3600, 8, priority=100)
+    assert not a_run("turns", *jobs).figures()["evicted"]
+    figures = a_run("preempt", *jobs).figures()
+    assert figures["evicted"] == 1
+    assert figures["lost, GPU h"] == pytest.approx(8 * 30 / 60, abs=0.05)  # and its start
+    assert figures["makespan, h"] == pytest.approx(1 + (1 + 1 / 60) + 1.5 + 1 / 60, abs=0.01)
+
+
+def test_what_a_queue_borrowed_it_gives_back_though_its_priority_is_higher() -> None:
+    jobs = (
+        a_job("borrows", 0, 4, priority=100), a_job("more", 10, 4, priority=100),
+        a_job("own", 600, 4, queue="b"),
+    )  # fmt: skip
+    assert not a_run("preempt", *jobs).figures()["evicted"]
+    counted = a_run("reclaim", *jobs)
+    assert counted.figures()["evicted"] == 1
+    assert counted.waits_s["own"] == pytest.approx(5)
+
+
 @pytest.mark.parametrize("policy", GANG_POLICIES)
 def test_all_jobs_start_whole_and_end(policy: str) -> None:
     workload = make("helios", 1, nodes=8, jobs=60, load=1.5)
