@@ -61,6 +61,13 @@ def test_answers_of_the_api_server_need_no_arithmetic(command: str, tmp_path: Pa
     assert packages <= OF_A_CLUSTER
 
 
+@pytest.mark.parametrize("command", ["nodes", "cards", "pods", "top", "quota"])
+def test_cards_are_read_without_arithmetic_or_a_bus(command: str, tmp_path: Path) -> None:
+    status, packages = loaded(command, "--kubeconfig", str(tmp_path / "none"))
+    assert status == 1
+    assert packages & {"numpy", "nats", "grpc", "opentelemetry"} == set()
+
+
 def test_shares_of_one_machine_need_no_cluster(tmp_path: Path) -> None:
     assert loaded("ps", "--folder", str(tmp_path)) == (0, frozenset({"rich"}))
     assert loaded("run", "--folder", str(tmp_path / "none"), "--", "true") == (125, frozenset())

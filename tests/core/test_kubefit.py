@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tessera_core.kube.pod_requests import pod_requests
 from tessera_core.kube.quantity import BadQuantity
-from tessera_core.kube.scheduler_filters import KubeSchedulerFilters, pod_requests
+from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_schema.kube import Node, NodeStatus, Pod, Quantity, Resources, Taint, Toleration
 from tessera_schema.reasons import Reason
 from tessera_testing.builders import a_container, a_node, a_pod

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.host_requests import NOTHING, Host, of_node, of_pod
-from tessera_core.kube.scheduler_filters import pod_requests
+from tessera_core.kube.pod_requests import pod_requests
 from tessera_core.placement.packing.host_capacity import HostCapacity
 from tessera_schema.kube import Node, Pod
 from tessera_testing.builders import a_card

@@ -18,6 +18,8 @@ A status is looked at once, in `kube.answers`; nothing else sees aiohttp, NATS o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 
 class TesseraError(Exception):
     """Anything that the world did to us."""
@@ -77,3 +79,12 @@ class ApiLost(Transient):
 
 class BusAway(Transient):
     """NATS does not answer. Placement goes on; messages wait or are dropped, and counted."""
+
+
+def reasons(error: BaseException) -> Iterator[BaseException]:
+    """The errors of which a group is made; an error by itself is its own reason."""
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from reasons(one)
+    else:
+        yield error

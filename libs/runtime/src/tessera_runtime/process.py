@@ -19,7 +19,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, NoReturn, Protocol, TypeVar
@@ -28,7 +28,7 @@ import uvloop
 from msgspec import Meta, Struct
 
 from tessera_runtime import logs
-from tessera_runtime.errors import BadSettings
+from tessera_runtime.errors import BadSettings, reasons
 from tessera_runtime.logs import LogLevel
 from tessera_runtime.settings import load
 from tessera_runtime.tracing import tracing
@@ -122,15 +122,6 @@ async def _supervised(
             ending.begin()
     log.info("ended")
     return ExitStatus.ENDED
-
-
-def reasons(error: BaseException) -> Iterator[BaseException]:
-    """The errors of which a group is made; an error by itself is its own reason."""
-    if isinstance(error, BaseExceptionGroup):
-        for one in error.exceptions:
-            yield from reasons(one)
-    else:
-        yield error
 
 
 class _Ending:

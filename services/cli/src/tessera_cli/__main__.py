@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from tessera_cli import forms, kubeconfig
 from tessera_cli.check.command import check_parser
 from tessera_cli.completion import PROGRAM, candidates, completion_parser
-from tessera_cli.errors import USAGE_ERROR, CommandError, NoDemo, UsageError
+from tessera_cli.errors import (
+    EXTRAS,
+    USAGE_ERROR,
+    CommandError,
+    ExtraMissing,
+    NoDemo,
+    UsageError,
+)
 from tessera_cli.explain.command import explain_parser
 from tessera_cli.listings.command import listing_parsers
 from tessera_cli.local_run.command import MACHINE_TOP, local_parsers
@@ -92,6 +99,10 @@ def run(arguments: Sequence[str], program: str = PROGRAM) -> int:
         return PIPE_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED
+    except ModuleNotFoundError as e:
+        missing = (e.name or "").partition(".")[0]
+        extra = EXTRAS.get(missing)
+        return _complain(ExtraMissing(missing, extra) if extra else e)
     except Exception as e:  # noqa: BLE001  (the last line: a user gets a sentence)
         return _complain(e)
     return status

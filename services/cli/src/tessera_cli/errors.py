@@ -2,6 +2,7 @@
 
 CommandError
 ├── UsageError       the command was called wrongly
+│   └── ExtraMissing    it needs packages that were not asked for at installation
 ├── InputUnreadable  the file, folder or stream cannot be read
 ├── InputTooLarge    it is larger than what is read in one go
 ├── NotKubernetes    it can be read, and is no Kubernetes object
@@ -30,6 +31,20 @@ class CommandError(Exception):
 
 class UsageError(CommandError):
     """The call makes no sense, whatever there is: exit status 2, as kubectl's plugins have it."""
+
+
+class ExtraMissing(UsageError):
+    """What the command needs is an extra of the package, and was not installed with it."""
+
+    def __init__(self, missing: str, extra: str) -> None:
+        super().__init__(
+            f"this needs the package {missing}, which is not installed: install "
+            f"tessera-cli[{extra}] (docs/install.md)"
+        )
+
+
+EXTRAS: Final = {"numpy": "place", "nats": "bus", "tessera_agent": "run"}
+"""Module -> the extra of the package that has it."""
 
 
 class InputUnreadable(CommandError):

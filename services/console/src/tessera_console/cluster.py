@@ -22,7 +22,6 @@ from tessera_runtime.informers.cluster_feed import (
     receive_usage,
 )
 from tessera_runtime.informers.installed_kinds import ACCELERATOR_QUOTAS, watch_when_installed
-from tessera_runtime.informers.pods import LIVING
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import Handler, ListWatch, Reflector
 from tessera_runtime.service import ServiceEnvironment
@@ -58,7 +57,7 @@ class ConsoleCluster:
         feed = self.feed
         self._nodes = self._reflector(ListWatch(paths.NODES, feed.node), NodeFeed(feed))
         self._pods = self._reflector(
-            ListWatch(paths.PODS, feed.pod, {"fieldSelector": LIVING}), PodFeed(feed)
+            ListWatch(paths.PODS, feed.pod, {"fieldSelector": paths.LIVING}), PodFeed(feed)
         )
 
     def rows(self) -> list[NodeRow]:

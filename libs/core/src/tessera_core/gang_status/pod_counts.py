@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from tessera_core.gangs.group_names import member_of
+from tessera_core.kube.pod_requests import pod_requests
 from tessera_core.kube.quantity import BadQuantity
-from tessera_core.kube.scheduler_filters import pod_requests
 from tessera_schema.kube import Pod
 
 

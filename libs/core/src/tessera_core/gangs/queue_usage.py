@@ -20,8 +20,8 @@ from tessera_core.gangs.queues import (
     QueueOrigin,
     QueueSpec,
 )
+from tessera_core.kube.pod_requests import pod_requests
 from tessera_core.kube.quantity import BadQuantity
-from tessera_core.kube.scheduler_filters import pod_requests
 from tessera_core.quota.allowance import Uses
 from tessera_schema.kube import Pod
 

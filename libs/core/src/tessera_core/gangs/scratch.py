@@ -19,8 +19,9 @@ from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.fleet.charges import charges
 from tessera_core.gangs.copies import copies_by_cards
 from tessera_core.kube.host_requests import Host
+from tessera_core.kube.pod_requests import pod_requests
 from tessera_core.kube.quantity import BadQuantity
-from tessera_core.kube.scheduler_filters import KubeSchedulerFilters, pod_requests
+from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.entry_checks import uses
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.node_fit import NoFit

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from tessera_core.kube.pod_requests import pod_requests
 from tessera_core.kube.quantity import BadQuantity, quantity_milli, quantity_value
-from tessera_core.kube.scheduler_filters import pod_requests
 from tessera_schema.kube import Node, Pod, Quantity
 
 _CPU: Final = "cpu"

@@ -8,7 +8,7 @@ volumes, affinity between pods and topology spread.
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from copy import copy as copy_of
 from types import MappingProxyType
 from typing import Final
@@ -18,21 +18,22 @@ import numpy as np
 from msgspec import Struct
 
 from tessera_core.fleet.arrays import Bools, Floats, Ints
-from tessera_core.kube.containers import roles
 from tessera_core.kube.node_affinity import NodeAffinity, Refusal
-from tessera_core.kube.quantity import BadQuantity, quantity_milli, quantity_value
-from tessera_schema.kube import Node, Pod, Quantity, Resources
+from tessera_core.kube.pod_requests import (
+    PODS,
+    Amounts,
+    is_counted,
+    must_be_listed,
+    pod_requests,
+    read_amount,
+)
+from tessera_core.kube.quantity import BadQuantity
+from tessera_schema.kube import Node, Pod
 from tessera_schema.reasons import Reason
-from tessera_schema.requests import Role
 
-_PODS: Final = "pods"
-_NATIVE: Final = frozenset({"cpu", "memory", "ephemeral-storage", _PODS})
-_HUGE: Final = "hugepages-"
 _SHAPES_KEPT: Final = 64
 
 Refusals = Mapping[str, Refusal]
-Amounts = dict[str, int]
-"""Resource -> thousandths of a CPU, bytes, or pods."""
 
 
 class _Answer(Struct):
@@ -132,7 +133,7 @@ class KubeSchedulerFilters:
         """How many pods like this one each node takes now, at most `most`. Raises BadQuantity."""
         count = np.full(len(self._nodes), most, np.int64)
         for name, amount in pod_requests(pod, self._managed).items():
-            if amount and (name in self._total or _must_be_listed(name)):
+            if amount and (name in self._total or must_be_listed(name)):
                 free = np.minimum(self._column(name) - self._used[name], float(most) * amount)
                 count = np.minimum(count, np.maximum(free // amount, 0).astype(np.int64))
         shape = _shape_of(pod)
@@ -144,7 +145,7 @@ class KubeSchedulerFilters:
         if row is None:
             return
         for name, amount in pod_requests(pod, self._managed).items():
-            if name in self._used or _must_be_listed(name):
+            if name in self._used or must_be_listed(name):
                 self._column(name)
                 self._used[name][row] += sign * amount
         self._changed.append(row)
@@ -157,7 +158,7 @@ class KubeSchedulerFilters:
             if not is_counted(name, self._managed):
                 continue
             try:
-                total = _read(name, quantity)
+                total = read_amount(name, quantity)
             except BadQuantity as e:
                 self.warnings.append(
                     f"node {node.name}: status.allocatable[{name}]: {e}: it does not limit pods"
@@ -167,7 +168,7 @@ class KubeSchedulerFilters:
 
     def _column(self, name: str) -> Floats:
         if name not in self._total:
-            none = 0.0 if _must_be_listed(name) else np.inf
+            none = 0.0 if must_be_listed(name) else np.inf
             self._total[name] = np.full(len(self._nodes), none)
             self._used[name] = np.zeros(len(self._nodes))
         return self._total[name]
@@ -200,7 +201,7 @@ class KubeSchedulerFilters:
     def _fresh(self, choice: Refusals, asked: Amounts) -> _Answer:
         short: Bools = np.zeros(len(self._nodes), np.bool_)
         for name, amount in asked.items():
-            if amount and (name in self._total or _must_be_listed(name)):
+            if amount and (name in self._total or must_be_listed(name)):
                 short |= self._column(name) - self._used[name] < amount
         refusals = dict(choice)
         for row in np.flatnonzero(short).tolist():
@@ -243,73 +244,10 @@ def _shape_of(pod: Pod) -> bytes:
     return msgspec.json.encode((spec.node_selector, spec.tolerations, spec.affinity))
 
 
-def is_counted(name: str, managed: Container[str]) -> bool:
-    """True for what kubelet accounts for, and for extended resources that are not `ours`."""
-    return name in _NATIVE or (_must_be_listed(name) and name not in managed)
-
-
-def _must_be_listed(name: str) -> bool:
-    """True for resources of which a node that does not list them has none."""
-    return name.startswith(_HUGE) or "/" in name
-
-
-def pod_requests(pod: Pod, managed: Container[str] = frozenset()) -> Amounts:
-    """What the pod requests of a node, by Kubernetes' rule. Raises BadQuantity naming the field.
-
-    App containers and sidecars run together; an init container runs together with the sidecars
-    started before it; the larger counts, unless the pod as a whole requests another amount; plus
-    the overhead of the runtime class, plus one pod. A limit without a request is a request.
-    """
-    running: Amounts = {}
-    sidecars: Amounts = {}
-    highest: Amounts = {}
-    for position, container, role in roles(pod):
-        resources = container.resources
-        field = f"container {container.name or position}: resources"
-        own = _amounts(resources, field, managed)
-        if role is Role.INIT:
-            highest = _larger(highest, _plus(own, sidecars))
-            continue
-        running = _plus(running, own)
-        if role is Role.SIDECAR:
-            sidecars = _plus(sidecars, own)
-    whole_pod = _amounts(pod.spec.resources, "spec.resources", managed)
-    overhead = _amounts(Resources(requests=pod.spec.overhead), "spec.overhead", managed)
-    return {**_plus({**_larger(running, highest), **whole_pod}, overhead), _PODS: 1}
-
-
-def _amounts(resources: Resources, field: str, managed: Container[str]) -> Amounts:
-    found: Amounts = {}
-    for name, quantity in {**resources.limits, **resources.requests}.items():
-        if is_counted(name, managed) and name != _PODS:
-            try:
-                found[name] = _read(name, quantity)
-            except BadQuantity as e:
-                raise BadQuantity(f"{field}[{name}]: {e}") from e
-    return found
-
-
-def _read(name: str, quantity: Quantity) -> int:
-    amount = quantity_milli(quantity) if name == "cpu" else quantity_value(quantity)
-    if amount < 0:
-        raise BadQuantity(f"{quantity} is negative: write 0 or more")
-    return amount
-
-
-def _plus(a: Amounts, b: Amounts) -> Amounts:
-    return {name: a.get(name, 0) + b.get(name, 0) for name in (*a, *(n for n in b if n not in a))}
-
-
-def _larger(a: Amounts, b: Amounts) -> Amounts:
-    return {
-        name: max(a.get(name, 0), b.get(name, 0)) for name in (*a, *(n for n in b if n not in a))
-    }
-
-
 def _text(name: str, amount: float) -> str:
     if name == "cpu":
         return f"{amount / 1000:g}"
-    if name == _PODS or "/" in name:
+    if name == PODS or "/" in name:
         return f"{amount:g}"
     for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if amount >= size:

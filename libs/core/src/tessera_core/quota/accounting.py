@@ -17,8 +17,6 @@ from tessera_core.quota.allowance import (
     QuotaUsage,
     Uses,
     counted_usage,
-    entry_of,
-    may_be,
 )
 from tessera_core.quota.borrowing import (
     CARDS,
@@ -31,6 +29,7 @@ from tessera_core.quota.borrowing import (
     key_of,
     of_model,
 )
+from tessera_core.quota.model_entries import entry_of, may_be
 from tessera_schema.quotas import Limit
 
 

@@ -22,6 +22,7 @@ from tessera_core.fleet.memory_sizes import least_memory
 from tessera_core.fleet.name_table import NameTable
 from tessera_core.fleet.needs import CardNeeds
 from tessera_core.quota.borrowing import Key, key_of
+from tessera_core.quota.model_entries import entry_of
 from tessera_schema.cards import MIB, Card
 from tessera_schema.quotas import BestEffortLimit, Limit
 from tessera_schema.requests import PodRequest, Role
@@ -239,17 +240,6 @@ def _plus(uses: Uses, more: Uses) -> Uses:
     for key, use in more.items():
         total[key] = total[key].plus(use) if key in total else use
     return total
-
-
-def entry_of(models: Mapping[str, float], model: str) -> str | None:
-    """The first entry that the model's name contains."""
-    return next((entry for entry in models if entry.lower() in model.lower()), None)
-
-
-def may_be(entry: str, model: str) -> bool:
-    """Whether a pod that asks for a model (as part of its name; empty = any) may be given cards
-    that count under an entry."""
-    return entry.lower() in model.lower() or model.lower() in entry.lower()
 
 
 def pool_of(card: Card) -> str:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from tessera_core.dialect_kit.contract import BadLimit, Dimension
 from tessera_core.kube.label_selectors import BadSelector, parse_selector
 from tessera_core.kube.quantity import BadQuantity, integer_quantity, quantity_milli, quantity_value
-from tessera_core.quota.allowance import entry_of
+from tessera_core.quota.model_entries import entry_of
 from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.kube import ObjectMeta, Quantity
 from tessera_schema.label_selectors import Selector

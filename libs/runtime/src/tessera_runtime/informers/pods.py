@@ -5,7 +5,7 @@ needs.
         return QuotaPodSummary(uid=pod.uid, grant=pod.grant, started=pod.started)
 
     reader = PodSummaryReader(registry, ledger.fleet, keys, summary, migration=False)
-    Reflector(kube, reader.list_watch(LIVING), QuotaPods(ledger), settings=settings.kube)
+    Reflector(kube, reader.list_watch(), QuotaPods(ledger), settings=settings.kube)
 
 What a summary does not take is dropped with the object's text, and is not read at all: a service
 holds 100,000 of them. A pod that cannot be read keeps the summary that it had before.
@@ -40,9 +40,7 @@ from tessera_schema.requests import PodRequest
 
 T = TypeVar("T")
 
-LIVING: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector of pods that hold something. The watch reports one that ends as deleted."""
-BOUND: Final = f"{LIVING},spec.nodeName!="
+BOUND: Final = f"{paths.LIVING},spec.nodeName!="
 """Field selector of those that have a node."""
 _decode: Final = decoder(Pod)
 
@@ -117,7 +115,7 @@ class PodSummaryReader(Generic[T]):
         self._summary = summary
         self._migration = migration
 
-    def list_watch(self, selector: str = LIVING) -> ListWatch[T]:
+    def list_watch(self, selector: str = paths.LIVING) -> ListWatch[T]:
         """Where the pods of a field selector are."""
         return ListWatch(paths.PODS, self.read, {"fieldSelector": selector})
 

@@ -10,6 +10,8 @@ from urllib.parse import quote
 PODS: Final = "/api/v1/pods"
 NODES: Final = "/api/v1/nodes"
 NAMESPACES: Final = "/api/v1/namespaces"
+LIVING: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""Field selector of pods that hold something. The watch reports one that ends as deleted."""
 _PLAIN: Final = re.compile("[A-Za-z0-9._-]+").fullmatch
 """Names that Kubernetes accepts: nothing of them has to be quoted."""
 

@@ -30,14 +30,13 @@ from tessera_core.preflight.snapshot import (
 from tessera_core.registry.registry import BadConfiguration, DialectRegistry, load
 from tessera_core.registry.vendor_monitoring import monitoring
 from tessera_runtime.clock import Clock
-from tessera_runtime.errors import ApiForbidden, ApiNotFound
+from tessera_runtime.errors import ApiForbidden, ApiNotFound, reasons
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import NONE, Kube, Verb
 from tessera_runtime.kube.credentials import KubeCredentials
 from tessera_runtime.kube.lists import pages
 from tessera_runtime.kube.server_clock import read_server_time
 from tessera_runtime.kube.timestamps import parse_time
-from tessera_runtime.process import reasons
 from tessera_schema.json_codec import decoder
 
 _PAGE: Final = 500

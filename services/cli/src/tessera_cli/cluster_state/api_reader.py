@@ -17,7 +17,6 @@ from tessera_core.occupancy.occupancy import PodAnswer
 from tessera_runtime.background import running_in_background
 from tessera_runtime.errors import ApiForbidden, TesseraError
 from tessera_runtime.informers.cluster_feed import ClusterFeed, NodeFeed, PodFeed
-from tessera_runtime.informers.pods import LIVING
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.lists import ObjectReader, UnreadableObject, pages
@@ -63,7 +62,7 @@ async def read_pods(
 ) -> None:
     """Read the living pods of a namespace, or with an empty one of all. Raises ClusterUnreadable,
     and as `Kube.call` does."""
-    query = {"fieldSelector": LIVING, **_selecting(selector)}
+    query = {"fieldSelector": paths.LIVING, **_selecting(selector)}
     feed.put_pods(await _list(cluster.kube, _pods(namespace), feed.pod, query, feed))
 
 
@@ -92,7 +91,7 @@ async def watching(
     Raises ClusterUnreadable where the caller may not list them.
     """
     settings = KubeSettings(page=PAGE)
-    path, query = _pods(part.namespace), {"fieldSelector": LIVING, **_selecting(part.pods)}
+    path, query = _pods(part.namespace), {"fieldSelector": paths.LIVING, **_selecting(part.pods)}
     nodes = Reflector(
         cluster.kube, ListWatch(paths.NODES, feed.node, _selecting(part.nodes)), NodeFeed(feed),
         settings=settings, unreadable=_unreadable(feed),

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from msgspec import Struct
 
 from tessera_cli.api_objects import ClusterConnection, open_cluster
-from tessera_cli.cluster_state import agent_reader, api_reader, bus_reader
+from tessera_cli.cluster_state import agent_reader, api_reader
 from tessera_cli.kubeconfig import ClusterTarget
 from tessera_cli.settings import registry
 from tessera_runtime.background import running_in_background
@@ -57,6 +57,8 @@ async def read_cards(source: CardSource) -> ClusterFeed:
             nodes = [row.name for row in feed.occupancy.rows()]
             feed.problem = await agent_reader.scrape(cluster.kube, feed, agents, nodes)
     if source.bus is not None:
+        from tessera_cli.cluster_state import bus_reader
+
         async with bus_reader.receiving(source.bus, feed):
             await bus_reader.until_reported(feed, source.wait_s)
     return feed
@@ -79,6 +81,8 @@ async def following(
         )
         await running.enter_async_context(api_reader.watching(cluster, feed, part))
         if source.bus is not None:
+            from tessera_cli.cluster_state import bus_reader
+
             await running.enter_async_context(bus_reader.receiving(source.bus, feed))
             settling = bus_reader.settle_on(feed, first)
             await running.enter_async_context(running_in_background(settling, "settling"))

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 from msgspec.structs import replace
 
 from tessera_cli import forms
-from tessera_cli.cluster_state import bus_reader, documents
+from tessera_cli.cluster_state import documents
 from tessera_cli.cluster_state.card_source import CardSource, following
 from tessera_cli.listings import columns, listed_rows
 from tessera_cli.listings.listed_rows import ListedRow, ListingView
@@ -64,6 +64,8 @@ async def watch(source: CardSource, view: ListingView, options: argparse.Namespa
     first = feed.occupancy.node_names if source.bus is None else tuple
     async with following(source, feed, first):
         if source.bus is not None:
+            from tessera_cli.cluster_state import bus_reader
+
             await bus_reader.until_reported(feed, source.wait_s)
         for notice in feed.notices:
             print_notice(notice)

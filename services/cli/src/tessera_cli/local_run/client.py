@@ -157,7 +157,7 @@ class _Starter:
             if status:
                 raise NoLocalDaemon("the daemon does not start", self._last_line())
         if importlib.util.find_spec("tessera_agent") is None:
-            raise NoLocalDaemon("the package tessera-agent is not installed: install it")
+            raise NoLocalDaemon("the daemon is not installed: install tessera-cli[run]")
         argv = [sys.executable, "-m", "tessera_agent.local", "--folder", str(self._folder)]
         try:
             self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)

@@ -15,7 +15,6 @@ from tessera_cli.kubeconfig import ClusterTarget
 from tessera_cli.place.reservations import RESERVATION
 from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime.errors import ApiNotFound
-from tessera_runtime.informers.pods import LIVING
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import NONE, Kube
 from tessera_runtime.kube.lists import pages
@@ -60,7 +59,7 @@ async def read_objects(target: ClusterTarget, registry: DialectRegistry) -> list
 def _lists(registry: DialectRegistry) -> Iterator[_List]:
     yield _List(paths.NODES, "", "Node")
     yield _List(paths.NAMESPACES, "", "Namespace")
-    yield _List(paths.PODS, "", "Pod", {"fieldSelector": LIVING})
+    yield _List(paths.PODS, "", "Pod", {"fieldSelector": paths.LIVING})
     for plural, kind in (("daemonsets", "DaemonSet"), ("deployments", "Deployment")):
         yield _List(paths.in_group("apps", "v1", plural), "apps", kind)
     admission = "admissionregistration.k8s.io"

@@ -28,8 +28,8 @@ from tessera_core.admission.admit import claims_on, is_result
 from tessera_core.admission.pod_size import too_many_bytes
 from tessera_core.gangs.gang import GangOrigin
 from tessera_core.inventory.node_settings import NodeSettings
+from tessera_core.kube.pod_requests import pod_requests
 from tessera_core.kube.quantity import BadQuantity
-from tessera_core.kube.scheduler_filters import pod_requests
 from tessera_core.recovery.cluster import Cluster
 from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.annotation_keys import GROUP, NODE_SETTINGS, QUOTA_KIND
