@@ -6,7 +6,7 @@ the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from copy import copy as copy_of
 from typing import Final
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.fleet.arrays import Bools, Ints
+from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.fleet.charges import charges
 from tessera_core.gangs.copies import copies_by_cards
 from tessera_core.kube.host_requests import Host
@@ -119,10 +119,6 @@ class ScratchCluster:
         """How many nodes have room for the member, by what is quick to see."""
         return int(np.count_nonzero(self._screened(member)))
 
-    def nodes_with_room(self, member: MemberRequest) -> tuple[str, ...]:
-        """The same nodes; on one that is not among them it does not fit."""
-        return tuple(self._fleet.names[row] for row in np.flatnonzero(self._screened(member)))
-
     def over(self, members: Sequence[MemberRequest]) -> str:
         """Which limit of a namespace all of them together would exceed at least, in numbers; empty
         when none."""
@@ -166,13 +162,36 @@ class ScratchCluster:
         for row in order:
             yield from self._other_cards(request, row, pressed, allowance)
 
-    def cards_with_room(self, member: MemberRequest) -> dict[str, int]:
-        """Node -> how many of its cards have room for the first unit of a member that asks for
-        cards, whatever its quota says."""
+    def room_without(self, member: MemberRequest, less: Mapping[str, Ints]) -> tuple[Bools, Bools]:
+        """The rows of the ledger's fleet that may take the member if its columns of use, by name,
+        were so much less, whatever quotas and processors say: no other row does. And the cards
+        with room for its first unit, (nodes, cards)."""
+        fleet, opened = self._fleet.snapshot(), self._open.copy()
         if member.request is None:
-            return {}
-        _, room = self._placer.screened(units(member.request), NO_LIMITS, None)
-        return dict(zip(self._fleet.names, room.sum(1).tolist(), strict=True))
+            return np.zeros_like(opened), np.zeros_like(fleet.cards.vendor, np.bool_)
+        for name, amounts in less.items():
+            setattr(fleet.cards, name, getattr(fleet.cards, name) - amounts)
+        rows = fleet.rows
+        opened[[rows[node] for node in self._filters.barred(member.pod) if node in rows]] = False
+        return Placer(fleet).screened(units(member.request), NO_LIMITS, opened)
+
+    def memory_short(self, member: MemberRequest) -> Floats:
+        """Bytes that each card lacks for the first unit of a member that asks for cards, (nodes,
+        cards)."""
+        cards, models = self._fleet.cards, self._fleet.models
+        if member.request is None:
+            return np.zeros(cards.vendor.shape)
+        need = units(member.request)[0].need(cards, models).memory
+        return np.maximum(need - (cards.memory_total - cards.memory_used), 0).astype(np.float64)
+
+    def name_of(self, row: int) -> str:
+        """The node in a row of the ledger's fleet."""
+        return self._fleet.names[row]
+
+    @property
+    def order(self) -> Ints:
+        """Row -> its node's place in the order of names."""
+        return self._fleet.rank
 
     def seat_on(self, member: MemberRequest, node: str) -> MemberSeat | None:
         """The cards that the node gives the member now, of which there must be some; None where it

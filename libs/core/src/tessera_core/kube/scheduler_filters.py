@@ -108,6 +108,10 @@ class KubeSchedulerFilters:
             self._renew(answer, asked)
         return MappingProxyType(answer.refusals)
 
+    def barred(self, pod: Pod) -> Refusals:
+        """The same for the nodes that cannot take the pod, whatever leaves them."""
+        return self._choose(_shape_of(pod), pod)
+
     def take(self, pod: Pod, node: str) -> None:
         """The pod runs on the node from now on. Unknown nodes are left out."""
         self._count(pod, node, 1)

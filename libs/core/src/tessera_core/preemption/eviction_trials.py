@@ -21,13 +21,10 @@ from tessera_core.ledger.ledger import Ledger
 from tessera_core.preemption.victim_search import Trial
 from tessera_core.preemption.victim_units import VictimUnit
 from tessera_core.quota.allowance import minimum_usage
-from tessera_core.rebalance.slices import Slices
 from tessera_schema.kube import Pod
 
 FITS_OF_A_TRIAL: Final = 256
 """Fits that one search of a gang's places may cost; a search that needs more counts as failed."""
-_SLICE: Final = 64
-"""Pods of one slice: about a millisecond."""
 QueueKey = tuple[QueueOrigin, str]
 
 
@@ -106,17 +103,6 @@ class EvictionTrials:
         )  # fmt: skip
         found = search.find_seats(FITS_OF_A_TRIAL)
         return None if found is None or isinstance(found, GangUnschedulable) else found
-
-    def nodes_without(self, units: Iterable[VictimUnit]) -> Slices[tuple[str, ...]]:
-        """The nodes that may do for a pod without all of these units: no other node does. A slice
-        is a few of the pods."""
-        empty = self.scratch.copy(self._only)
-        for at, pod in enumerate(pods_of(units).values()):
-            if not at % _SLICE:
-                yield
-            if pod.metadata.uid not in self._gone:
-                empty.leave(pod)
-        return empty.nodes_with_room(self._preemptor.members[0])
 
     def _seats_on(self, node: str, units: Sequence[VictimUnit]) -> Seats | None:
         self._leave(units)

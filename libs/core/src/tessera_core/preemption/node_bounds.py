@@ -1,81 +1,99 @@
-"""What making room on a node costs at least, seen without a trial: which nodes are tried first.
+"""What making room on each node costs at least, seen without a trial: which nodes are tried first.
 
-A card without room for the pod stays so until a unit that holds a part of it goes. So a pod that
-needs three cards more costs at least what the three cheapest cards of the node cost.
+A card without room for the pod stays so until pods of some priority go, and with them some of its
+memory. So a pod that needs three cards more costs at least what the three cheapest cards of the
+node cost: of each the priority up to which pods have to go, and the least that is lost with so much
+memory. All nodes at once, in columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from tessera_core.gangs.scratch import MemberRequest
-from tessera_core.ledger.ledger import Ledger
+import numpy as np
+
+from tessera_core.fleet.arrays import Bools, Floats, Ints
+from tessera_core.gangs.scratch import MemberRequest, ScratchCluster
 from tessera_core.placement.units import units
-from tessera_core.preemption.eviction_costs import EvictionCost, EvictionCosts
-from tessera_core.preemption.victim_units import VictimUnit
+from tessera_core.preemption.eviction_costs import EvictionCost
+from tessera_core.preemption.victim_columns import CardLines
 from tessera_core.rebalance.slices import Slices
 
-_NOTHING: Final = EvictionCost()
-_SLICE: Final = 64
-"""Units of one slice: about a millisecond."""
+_LEVELS: Final = 6
+"""Steps of priority that are distinguished."""
+_LESS: Final = 1 - 1e-9
+"""Sums in another order may differ by so much."""
 
 
-class NodeBounds:
-    """The units of each node, and the bound of their costs."""
-
-    def __init__(self, ledger: Ledger, costs: EvictionCosts) -> None:
-        """Of no units yet: `add` them."""
-        self.on: dict[str, list[VictimUnit]] = {}
-        """Node -> the units with a pod there."""
-        self._ledger = ledger
-        self._costs = costs
-        self._per_card: dict[str, dict[str, tuple[int, float]]] = {}
-
-    def add(self, victims: Iterable[VictimUnit]) -> Slices[None]:
-        """Take in units that may go. A slice is a few of them."""
-        for at, unit in enumerate(victims):
-            if not at % _SLICE:
-                yield
-            cost, spans = self._costs.of((unit,)), _cards_of(self._ledger, unit)
-            for node, cards in spans.items():
-                self.on.setdefault(node, []).append(unit)
-                least = self._per_card.setdefault(node, {})
-                for card in cards:
-                    each = cost.priority, cost.card_s / len(cards)
-                    known = least.get(card, each)
-                    least[card] = min(known[0], each[0]), min(known[1], each[1])
-
-    def in_order(
-        self, nodes: Iterable[str], member: MemberRequest, room: Mapping[str, int]
-    ) -> Slices[list[tuple[EvictionCost, str]]]:
-        """These nodes with their bounds, the least first; `room` is how many cards of a node have
-        room now."""
-        needed = 1 if member.request is None else units(member.request)[0].lead.count
-        found: list[tuple[EvictionCost, str]] = []
-        for at, node in enumerate(nodes):
-            if not at % _SLICE:
-                yield
-            if node in self.on:
-                found.append((self._bound(node, max(needed - room.get(node, 0), 1)), node))
-        found.sort()
-        return found
-
-    def _bound(self, node: str, short: int) -> EvictionCost:
-        cards = list(self._per_card[node].values())
-        if len(cards) < short:
-            return _NOTHING
-        return EvictionCost(
-            priority=sorted(priority for priority, _ in cards)[short - 1],
-            card_s=sum(sorted(card_s for _, card_s in cards)[:short]),
-        )
+def nodes_in_order(
+    held: CardLines, scratch: ScratchCluster, member: MemberRequest
+) -> Slices[Iterator[tuple[EvictionCost, str]]]:
+    """The nodes that may do for the pod once what is `held` has gone, no others, with what that
+    costs at least: the cheapest first."""
+    rows, has_room = scratch.room_without(member, {})
+    shape = has_room.shape
+    if not len(held.row) or member.request is None:
+        return iter(())
+    short = units(member.request)[0].lead.count - has_room.sum(1)
+    steps = np.array_split(np.unique(held.priority), _LEVELS)
+    lows, tops = zip(*((step[0], step[-1]) for step in steps if len(step)), strict=True)
+    level: Ints = np.full(shape, len(lows))
+    for at, top in enumerate(tops):
+        yield
+        rows, room = scratch.room_without(member, _freed(held.only(held.priority <= top), shape))
+        level[room & ~has_room & (level == len(lows))] = at
+    yield
+    any_card = np.full(shape, len(lows))
+    any_card[held.row, held.column] = 0
+    level = np.where((short > 0)[:, None], level, any_card)
+    nth = np.maximum(short, 1) - 1
+    fits = nth < shape[1]
+    nth_level: Ints = np.sort(level, 1)[np.arange(shape[0]), np.where(fits, nth, 0)]
+    rows = rows & fits & (nth_level < len(lows))
+    yield
+    of_row = np.array([*lows, np.inf])[nth_level]
+    lost = _lost(
+        held.only(held.priority <= np.array([*tops, np.inf])[nth_level][held.row]), scratch, member
+    )
+    lost[level > nth_level[:, None]] = np.inf
+    least = np.cumsum(np.sort(lost, 1), 1)[np.arange(shape[0]), np.where(fits, nth, 0)]
+    return _sorted(rows, of_row, least * _LESS, scratch)
 
 
-def _cards_of(ledger: Ledger, unit: VictimUnit) -> dict[str, set[str]]:
-    """Node -> the cards there that the unit holds parts of."""
-    found: dict[str, set[str]] = {}
-    for victim in unit.pods:
-        entry = ledger.entry(victim.uid)
-        if entry is not None:
-            found.setdefault(entry.grant.node, set()).update(entry.charges)
-    return found
+def _sorted(
+    rows: Bools, priority: Floats, card_s: Floats, scratch: ScratchCluster
+) -> Iterator[tuple[EvictionCost, str]]:
+    found = np.flatnonzero(rows)
+    order = found[np.lexsort((scratch.order[found], card_s[found], priority[found]))]
+    for row in order.tolist():
+        least = EvictionCost(priority=int(priority[row]), card_s=float(card_s[row]))
+        yield least, scratch.name_of(row)
+
+
+def _freed(held: CardLines, shape: tuple[int, ...]) -> dict[str, Ints]:
+    """Name of a column of use -> what comes free of each card."""
+    place = held.row * shape[1] + held.column
+    amounts = {
+        "memory_used": held.memory, "cores_used": held.cores, "sharers": held.slots,
+        "exclusive": held.exclusive,
+    }  # fmt: skip
+    size = shape[0] * shape[1]
+    return {
+        name: np.bincount(place, weights, size).astype(np.int64).reshape(shape)
+        for name, weights in amounts.items()
+    }
+
+
+def _lost(held: CardLines, scratch: ScratchCluster, member: MemberRequest) -> Floats:
+    """Card-seconds that are lost at least for room on each card, (nodes, cards)."""
+    short = scratch.memory_short(member)
+    each, by_memory = np.full(short.shape, np.inf), np.full(short.shape, np.inf)
+    place = held.row, held.column
+    np.minimum.at(each, place, held.card_s)
+    with np.errstate(divide="ignore"):
+        np.minimum.at(by_memory, place, held.card_s / held.memory)
+    needed = np.where(short > 0, short, 0)
+    rated = np.where(np.isfinite(by_memory), by_memory, 0) * needed
+    lost: Floats = np.maximum(each, rated)
+    return lost

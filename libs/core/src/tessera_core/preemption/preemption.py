@@ -9,7 +9,7 @@ equal answers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -30,9 +30,10 @@ from tessera_core.preemption.eviction_trials import (
     QueueRoom,
     pods_of,
 )
-from tessera_core.preemption.node_bounds import NodeBounds
+from tessera_core.preemption.node_bounds import nodes_in_order
 from tessera_core.preemption.potential_victims import PotentialVictim, PreemptionRules, protected
-from tessera_core.preemption.victim_search import Forbidden, Trial, VictimSearch, VictimSet
+from tessera_core.preemption.victim_columns import VictimColumns, joined, lines_of
+from tessera_core.preemption.victim_search import Forbidden, VictimSearch, VictimSet
 from tessera_core.preemption.victim_units import EvictableUnits, VictimUnit, units_of
 from tessera_core.rebalance.disruption_budgets import Disruption, forbidden
 from tessera_core.rebalance.slices import Slices, at_once
@@ -108,12 +109,22 @@ class PreemptionView(Struct, frozen=True, kw_only=True):
 class PreemptionPlanner:
     """Answers for one pod or gang after the other, each as if it were the only one."""
 
-    def __init__(self, view: PreemptionView, now: float) -> None:
-        """`now` is Unix time."""
+    def __init__(
+        self,
+        view: PreemptionView,
+        now: float,
+        *,
+        columns: VictimColumns | None = None,
+        most_nodes: int = MOST_NODES,
+    ) -> None:
+        """`now` is Unix time. `columns` are those of former answers about the cluster, if there
+        were any."""
         self._view = view
         self._now = now
+        self._columns = VictimColumns(view.rules) if columns is None else columns
+        self._most_nodes = most_nodes
+        self._of_gangs: EvictableUnits | None = None
         self._costs = EvictionCosts(view.ledger, view.rules, now)
-        self._ending = tuple(each.pod for each in view.bound if each.ending)
         self._evictable: EvictableUnits | None = None
 
     def preempt(self, preemptor: Preemptor) -> Preemption | NoPreemption:
@@ -124,24 +135,31 @@ class PreemptionPlanner:
         """The same in slices of some milliseconds at most, during which the view has to stay as it
         is."""
         room = QueueRoom(self._view.ledger, self._view.queues, preemptor)
-        evictable = yield from self._units()
-        able, kept = yield from self._able(preemptor, evictable)
-        yield
-        trials = EvictionTrials(
-            self._view.ledger, self._view.filters, preemptor, self._ending, room
+        single = len(preemptor.members) == 1 and preemptor.domains is None
+        found, exhausted = None, False
+        yield from self._columns.follow(
+            self._view.bound, self._view.ledger, self._view.catalog.of_pod
         )
-        if len(preemptor.members) == 1 and preemptor.domains is None:
-            member = preemptor.members[0]
-            found, exhausted = yield from self._for_pod(member, able, trials, evictable)
-        else:
-            found, exhausted = yield from self._for_gang(able, trials, evictable)
+        trials = self._trials(preemptor, room)
+        yield
+        if single:
+            found, exhausted = yield from self._for_pod(preemptor, trials)
         if found is None:
-            return NoPreemption(_nobody(able, evictable.kept + kept, exhausted=exhausted))
+            evictable = yield from self._units()
+            able, kept = yield from self._able(preemptor, evictable)
+            if not single:
+                found, exhausted = yield from self._for_gang(able, trials, evictable)
+            if found is None:
+                return NoPreemption(_nobody(able, evictable.kept + kept, exhausted=exhausted))
         pods = [victim for unit in found.units for victim in unit.pods]
         return Preemption(
             units=found.units, seats=found.seats, cost=found.cost, exhausted=exhausted,
             card_s={victim.uid: self._costs.of_pod(victim)[0] for victim in pods},
         )  # fmt: skip
+
+    def _trials(self, preemptor: Preemptor, room: QueueRoom) -> EvictionTrials:
+        view = self._view
+        return EvictionTrials(view.ledger, view.filters, preemptor, self._columns.ending, room)
 
     # -- who may go
 
@@ -153,12 +171,26 @@ class PreemptionPlanner:
     def _units(self) -> Slices[EvictableUnits]:
         """What of the cluster may go at all; worked out once."""
         if self._evictable is None:
-            self._evictable = yield from units_of(
-                (each for each in self._view.bound if not each.ending and self._matters(each)),
-                self._view.catalog,
-                lambda victim: protected(victim, self._view.rules, self._now),
+            self._evictable = yield from self._units_among(
+                each for each in self._view.bound if not each.ending and self._matters(each)
             )
         return self._evictable
+
+    def _units_of_gangs(self) -> Slices[EvictableUnits]:
+        """The same of pods that are in gangs."""
+        if self._of_gangs is None:
+            of_pod = self._view.catalog.of_pod
+            gangs = (each for each in self._view.bound if each.uid in of_pod) if of_pod else ()
+            self._of_gangs = yield from self._units_among(x for x in gangs if not x.ending)
+        return self._of_gangs
+
+    def _units_among(self, victims: Iterable[PotentialVictim]) -> Slices[EvictableUnits]:
+        return (
+            yield from units_of(
+                victims, self._view.catalog,
+                lambda victim: protected(victim, self._view.rules, self._now),
+            )
+        )  # fmt: skip
 
     def _able(
         self, preemptor: Preemptor, evictable: EvictableUnits
@@ -194,44 +226,62 @@ class PreemptionPlanner:
     # -- which of them
 
     def _for_pod(
-        self,
-        member: MemberRequest,
-        able: Sequence[VictimUnit],
-        trials: EvictionTrials,
-        evictable: EvictableUnits,
+        self, preemptor: Preemptor, trials: EvictionTrials
     ) -> Slices[tuple[VictimSet | None, bool]]:
         """The choice on the node where it costs least, and whether a cheaper one may exist."""
-        search = VictimSearch(self._costs, self._forbidden(evictable), TRIALS_OF_A_POD)
-        if self._ending:
-            nodes = yield from trials.nodes_without(())
-            idle = self._without_evictions(nodes, trials.on)
+        member, gangs = preemptor.members[0], (yield from self._units_of_gangs())
+        search = VictimSearch(self._costs, self._forbidden(gangs), TRIALS_OF_A_POD)
+        if self._columns.ending:
+            idle = yield from _without_evictions(member, trials)
             if idle is not None:
                 return idle, False
-        bounds = NodeBounds(self._view.ledger, self._costs)
-        yield from bounds.add(able)
-        cards = trials.scratch.cards_with_room(member)
-        nodes = yield from trials.nodes_without(able)
-        order = yield from bounds.in_order(nodes, member, cards)
-        best: VictimSet | None = None
-        for bound, node in order[:MOST_NODES]:
-            if best is not None and best.cost <= bound:
+        whole, _ = yield from self._able(preemptor, gangs)
+        held = joined((
+            self._columns.below(preemptor.priority, self._now),
+            lines_of(whole, self._view.ledger, self._costs),
+        ))  # fmt: skip
+        yield
+        order = yield from nodes_in_order(held, trials.scratch, member)
+        tried: list[tuple[EvictionCost, str, list[VictimUnit]]] = []
+        best, rest = None, None
+        for bound, node in order:
+            if len(tried) == self._most_nodes or (best is not None and best.cost <= bound):
+                rest = bound
                 break
-            best = yield from search.quick(bounds.on[node], trials.on(node), best)
-        for bound, node in order[:EXACT_NODES]:
-            if best is not None and best.cost <= bound:
-                break
-            on = bounds.on[node]
-            best = yield from search.exact(on, trials.on(node), best, TRIALS_OF_A_NODE)
-        rest = order[EXACT_NODES:]
-        early = bool(rest) and (best is None or best.cost > rest[0][0])
+            on = yield from self._able_on(node, preemptor, gangs, whole)
+            if not on or trials.on(node)(on) is None:
+                continue
+            tried.append((bound, node, on))
+            best = yield from search.quick(on, trials.on(node), best)
+        for bound, node, on in tried[:EXACT_NODES]:
+            if best is None or best.cost > bound:
+                best = yield from search.exact(on, trials.on(node), best, TRIALS_OF_A_NODE)
+        bounds = [bound for bound, _, _ in tried[EXACT_NODES:]] + [rest] * (rest is not None)
+        early = any(best is None or best.cost > each for each in bounds if each is not None)
         return best, search.exhausted or early
+
+    def _able_on(
+        self,
+        node: str,
+        preemptor: Preemptor,
+        gangs: EvictableUnits,
+        whole: Sequence[VictimUnit],
+    ) -> Slices[list[VictimUnit]]:
+        """The units with cards of the node that may go for the preemptor."""
+        there = yield from self._units_among(self._columns.on(node))
+        able, _ = yield from self._able(preemptor, there)
+        entry = self._view.ledger.entry
+        return able + [
+            unit for unit in whole
+            if any((page := entry(each.uid)) and page.grant.node == node for each in unit.pods)
+        ]  # fmt: skip
 
     def _for_gang(
         self, able: Sequence[VictimUnit], trials: EvictionTrials, evictable: EvictableUnits
     ) -> Slices[tuple[VictimSet | None, bool]]:
         """The choice on all nodes together, and whether a cheaper one may exist."""
         search = VictimSearch(self._costs, self._forbidden(evictable), TRIALS_OF_A_GANG)
-        idle = trials.anywhere(()) if self._ending else None
+        idle = trials.anywhere(()) if self._columns.ending else None
         if idle is not None:
             return VictimSet((), idle, EvictionCost()), False
         if not able:
@@ -240,13 +290,16 @@ class PreemptionPlanner:
         found = yield from search.exact(able, trials.anywhere, found, TRIALS_OF_A_GANG)
         return found, search.exhausted
 
-    def _without_evictions(
-        self, nodes: Iterable[str], on: Callable[[str], Trial]
-    ) -> VictimSet | None:
-        """A place that pods which are being deleted leave by themselves."""
-        found = (on(node)(()) for node in nodes)
-        seats = next((each for each in found if each is not None), None)
-        return None if seats is None else VictimSet((), seats, EvictionCost())
+
+def _without_evictions(member: MemberRequest, trials: EvictionTrials) -> Slices[VictimSet | None]:
+    """A place that pods which are being deleted leave by themselves."""
+    rows, _ = trials.scratch.room_without(member, {})
+    for row in rows.nonzero()[0].tolist():
+        yield
+        seats = trials.on(trials.scratch.name_of(row))(())
+        if seats is not None:
+            return VictimSet((), seats, EvictionCost())
+    return None
 
 
 def _nobody(able: Sequence[VictimUnit], kept: Counter[str], *, exhausted: bool) -> str:

@@ -18,6 +18,7 @@ from tessera_core.preemption.preemption import (
     PreemptionPlanner,
     PreemptionView,
 )
+from tessera_core.preemption.victim_columns import VictimColumns
 from tessera_core.preemption.victim_units import gang_priority, priority_of
 from tessera_core.rebalance.disruption_budgets import Disruption
 from tessera_core.rebalance.slices import Slices
@@ -60,6 +61,9 @@ class PreemptionAdvisor:
         self._closed = closed
         self._clock = clock
         self._settings = settings
+        self._columns = VictimColumns(settings.rules)
+        self._one_by_one = asyncio.Lock()
+        """Answers share the columns."""
 
     async def advice(self, pod: Pod, request: PodRequest) -> str:
         """Who would have to go for the pod, or for its gang, in a sentence."""
@@ -75,7 +79,7 @@ class PreemptionAdvisor:
             _log.warning("disruption budgets not read", why=str(e))
             budgets, unread = (), _NO_BUDGETS
         try:
-            async with asyncio.timeout(self._settings.search_s):
+            async with asyncio.timeout(self._settings.search_s), self._one_by_one:
                 return await in_slices(self._search(pod, request, budgets)), unread
         except TimeoutError:
             text = f"the search took longer than {self._settings.search_s:g} s"
@@ -91,7 +95,7 @@ class PreemptionAdvisor:
         if isinstance(preemptor, str):
             return NoPreemption(preemptor)
         closed = self._closed(request, preemptor.priority)
-        planner = PreemptionPlanner(view, self._clock.time())
+        planner = PreemptionPlanner(view, self._clock.time(), columns=self._columns)
         return (yield from planner.search(replace(preemptor, closed=frozenset(closed))))
 
     def _preemptor(self, pod: Pod, request: PodRequest, view: PreemptionView) -> Preemptor | str:

@@ -48,7 +48,7 @@ class ClusterViews:
     def _catalog(self) -> Slices[GangCatalog]:
         if self._gangs is None:
             yield
-            return read_gangs((each.pod for each in self._pods.all()), ())
+            return read_gangs(self._pods.grouped(), ())
         found: dict[str, GangMembers] = {}
         of_pod: dict[str, str] = {}
         registry = self._gangs.registry

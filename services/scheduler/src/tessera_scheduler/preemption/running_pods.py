@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tessera_core.gangs.group_names import named_group
 from tessera_core.preemption.potential_victims import PotentialVictim
 from tessera_scheduler.cache.pod_reader import PodSummary
 from tessera_scheduler.gangs.nodes import GangNodes
+from tessera_schema.kube import Pod
 
 
 class RunningPods:
@@ -17,6 +19,7 @@ class RunningPods:
         """`nodes` get what every bound pod requests; None where others see to that."""
         self._nodes = nodes
         self._known: dict[str, PotentialVictim] = {}
+        self._grouped: dict[str, Pod] = {}
 
     def __len__(self) -> int:
         """How many there are."""
@@ -25,6 +28,10 @@ class RunningPods:
     def all(self) -> tuple[PotentialVictim, ...]:
         """All of them."""
         return tuple(self._known.values())
+
+    def grouped(self) -> tuple[Pod, ...]:
+        """Those that name a gang."""
+        return tuple(self._grouped.values())
 
     def get(self, uid: str) -> PotentialVictim | None:
         """The pod of this uid."""
@@ -39,6 +46,7 @@ class RunningPods:
             self._nodes.only(item.uid for item in running)
         for uid in self._known.keys() - {item.uid for item in running}:
             del self._known[uid]
+            self._grouped.pop(uid, None)
         for item in running:
             self.on_pod(item)
 
@@ -49,11 +57,15 @@ class RunningPods:
             return
         if item.victim is not None:
             self._known[item.uid] = item.victim
+            self._grouped.pop(item.uid, None)
+            if named_group(item.victim.pod) is not None:
+                self._grouped[item.uid] = item.victim.pod
         if item.node and self._nodes is not None:
             self._nodes.hold(item.uid, item.node, item.host)
 
     def on_pod_gone(self, item: PodSummary) -> None:
         """Take a pod that was deleted, or has ended."""
         self._known.pop(item.uid, None)
+        self._grouped.pop(item.uid, None)
         if self._nodes is not None:
             self._nodes.release(item.uid)
