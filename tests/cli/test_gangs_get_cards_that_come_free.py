@@ -63,7 +63,11 @@ def test_those_pass_that_end_before_it_starts() -> None:
     assert found["big"][1].endswith("; fits in 600 s: 8 cards are reserved for it until then")
     assert found["s1"][0] == "placed"
     assert found["s2"][0] == "waiting"
-    assert "; would delay pod default/big: cards are reserved for it until " in found["s2"][1]
+    assert found["s2"][1].endswith(
+        "; would delay pod default/big: its cards are reserved until 2027-01-15T08:10:00Z; a pod "
+        "passes that says in activeDeadlineSeconds or tessera.dev/expected-seconds that it ends "
+        "before, or has a higher priority"
+    )
     assert plan.shadow is not None
     assert reserved(plan.shadow) == {
         "for": "pod default/big",
@@ -184,8 +188,30 @@ def test_the_command_prints_it(tessera: Tessera, monkeypatch: pytest.MonkeyPatch
     assert "2 cards of n1" in ran.out
     answer = json.loads(tessera("place", "-f", "-", "-o", "json", stdin=objects).out)
     assert answer["reserved"]["for"] == "pod default/big"
-    (reason,) = answer["pods"][1]["reasons"]
-    assert reason["code"] == "CardReserved"
-    assert reason["message"] == (
-        "2/2 CardReserved: reserved for who waits before this pod: GPU-n1-0, GPU-n1-1"
+    reasons = {each["code"]: each["message"] for each in answer["pods"][1]["reasons"]}
+    assert reasons["CardReserved"] == (
+        "1/2 CardReserved: reserved for who waits before this pod: GPU-n1-1"
     )
+
+
+def test_advice_says_who_has_the_cards(tessera: Tessera) -> None:
+    far = running("r", 0, annotations={EXPECTED: str(10**9)})
+    objects = text(node(cards=2), far, waiting("big", 2), waiting("s", 1))
+    answer = json.loads(tessera("place", "-f", "-", "--why", "-o", "json", stdin=objects).out)
+    assert answer["pods"][1]["advice"].startswith(
+        "would delay pod default/big: its cards are reserved until 20"
+    )
+
+
+def test_preemption_for_the_first_in_line_uses_its_own_cards(tessera: Tessera) -> None:
+    """And not for one that would delay it."""
+    far = running("r", 0, annotations={EXPECTED: str(10**9)}, spec={"priority": 0})
+    far["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
+    ]
+    far["metadata"]["creationTimestamp"] = far["status"]["startTime"] = "2020-01-01T00:00:00Z"
+    objects = text(node(cards=2), far, waiting("big", 2, priority=5), waiting("s", 1, priority=5))
+    ran = tessera("place", "-f", "-", "--preempt", "-o", "json", stdin=objects)
+    big, small = (each["preempt"] for each in json.loads(ran.out)["pods"])
+    assert [victim["name"] for victim in big["victims"]] == ["r"]
+    assert small["victims"] == []

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from tessera_core.admission.admit import AdmittedPod
 from tessera_core.admission.cache import AdmissionCache
-from tessera_core.gang_scheduling.answers import GoesTo, WaitsForGang
+from tessera_core.gang_scheduling.answers import GoesAlone, GoesTo, WaitsForGang
 from tessera_core.gang_scheduling.attempt import GangTimings
 from tessera_core.gang_scheduling.coordinator import GangCoordinator
+from tessera_core.gang_scheduling.line_head import LineHead
 from tessera_core.gang_scheduling.queues import SchedulingQueues
 from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
 from tessera_core.gangs.gang import Gang, GangMember
@@ -20,7 +21,7 @@ from tessera_core.gangs.group_names import ADMISSION_GATE
 from tessera_core.gangs.queue_turns import cluster_totals
 from tessera_core.gangs.queue_usage import amounts_of
 from tessera_core.gangs.queues import QueueAmounts, QueueSpec
-from tessera_core.gangs.reservation import GangReservation, GangReserved, reserve_gang
+from tessera_core.gangs.reservation import GangReservation, GangReserved
 from tessera_core.gangs.scratch import MemberRequest
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.entries import ObservedPod
@@ -28,7 +29,10 @@ from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.machines.gang import GangPhase
 from tessera_core.quota.allowance import minimum_usage
+from tessera_core.rebalance.slices import Slices
 from tessera_core.registry.registry import load
+from tessera_core.shadows.expected_ends import PodLifetime, lasts_s
+from tessera_core.shadows.search import SeatsLaterSearch
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Pod, SchedulingGate
 from tessera_schema.requests import PodRequest
@@ -93,6 +97,8 @@ class GangCluster:
         self.opened: list[str] = []
         """Names of pods whose gates were opened, in the order of it."""
         self.requeued = 0
+        self.since: dict[str, float] = {}
+        """Uid of a pod -> when it got its node."""
         self.start_scheduler()
 
     # -- the scheduler
@@ -105,9 +111,10 @@ class GangCluster:
             self._put_node(node)
         self.gangs = GangRegistry(requests_cards)
         self.queues = SchedulingQueues(self.gangs, self.ledger, _requested, self._totals)
+        self.head = LineHead(self.ledger, self._later, self._running, lambda at: f"{at:g}")
         self.coordinator = GangCoordinator(
             self.gangs, self.ledger, self._room_for, GangTimings(reservation_s=120, barrier_s=60),
-            queues=self.queues,
+            queues=self.queues, head=self.head,
         )  # fmt: skip
         for spec in self.specs:
             self.queues.put_queue(spec)
@@ -143,6 +150,17 @@ class GangCluster:
     def _room_for(self, bundle: GangBundle, members: Sequence[GangMember]) -> GangReservation | str:
         wanted = [MemberRequest(member.pod, request_of(member.pod)) for member in members]
         return GangReservation(self.ledger, self.filters(), wanted)
+
+    def _later(self, bundle: GangBundle, members: Sequence[GangMember]) -> SeatsLaterSearch | str:
+        wanted = [MemberRequest(member.pod, request_of(member.pod)) for member in members]
+        return SeatsLaterSearch(self.ledger, self.filters(), wanted)
+
+    def _running(self) -> Slices[list[PodLifetime]]:
+        yield
+        return [
+            PodLifetime(pod, self.since[uid], lasts_s(pod))
+            for uid, pod in self.pods.items() if uid in self.grants
+        ]  # fmt: skip
 
     def filters(self) -> KubeSchedulerFilters:
         """Nodes with enough of all but cards."""
@@ -211,7 +229,8 @@ class GangCluster:
 
     def filter(self, uid: str) -> str:
         """The node that the pod is answered; empty while it waits."""
-        answer = self.coordinator.answer(uid, self.now)
+        alone = not self.gangs.names_gang(self.pods[uid])
+        answer = GoesAlone() if alone else self.coordinator.answer(uid, self.now)
         if isinstance(answer, WaitsForGang):
             return ""
         entry = self.ledger.entry(uid)
@@ -225,12 +244,16 @@ class GangCluster:
         if self.queues.problem_of_pod(pod):
             return ""
         wanted = MemberRequest(pod, request_of(pod))
-        found = reserve_gang(self.ledger, self.filters(), [wanted], self.now)
+        search = GangReservation(self.ledger, self.filters(), [wanted])
+        if self.head.lets_pod_pass(pod, self.now):
+            search.open_reserved()
+        found = search.advance(STEPS, self.now)
         return found.seats[uid].node if isinstance(found, GangReserved) else ""
 
     def bind(self, uid: str) -> bool:
         """kube-scheduler calls bind; whether the call goes on at once."""
-        error = self.coordinator.arrive(uid, self.now)
+        alone = not self.gangs.names_gang(self.pods[uid])
+        error = "" if alone else self.coordinator.arrive(uid, self.now)
         if error is None:
             self.calling.add(uid)
             self._settle()
@@ -285,7 +308,7 @@ class GangCluster:
     def write(self, uid: str, grant: Grant) -> None:
         """The API server takes the Binding."""
         pod = self.pods[uid]
-        self.grants[uid] = grant
+        self.grants[uid], self.since[uid] = grant, self.now
         self.pods[uid] = replace(pod, spec=replace(pod.spec, node_name=grant.node))
         self._show(self.pods[uid])
 

@@ -46,3 +46,5 @@ class QueueState(Struct, frozen=True, kw_only=True):
     """Of waiting gangs, and of no gang."""
     waits_since: float = 0
     """When the one that waits longest began to wait, Unix time; 0 = none waits."""
+    expected_start: float = 0
+    """When the first of them is expected to start, Unix time; 0 = nobody knows."""

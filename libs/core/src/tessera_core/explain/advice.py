@@ -34,6 +34,8 @@ class Barrier(StrEnum):
     """A limit of its namespace."""
     HELD = "held"
     """Other pods hold it."""
+    RESERVED = "reserved"
+    """Cards are reserved for a gang in line."""
     TOGETHER = "together"
     """Each container has room somewhere, all of them on one node have not."""
     NONE = "none"
@@ -121,7 +123,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     """Pods on one node that stand in the way: once they have ended there is room. Empty where that
     takes many."""
     said: str = ""
-    """What a limit says, or which cards there are."""
+    """What a limit says, which cards there are, or which gang they are reserved for."""
     unit: PodMemoryUnit = MIB_UNIT
 
     def sentence(self) -> str:
@@ -193,6 +195,7 @@ _SENTENCES: Final[Mapping[Barrier, Callable[[Advice], str]]] = {
     Barrier.TOO_MANY: _too_many,
     Barrier.QUOTA: lambda a: a.said,
     Barrier.HELD: _in_use,
+    Barrier.RESERVED: lambda a: a.said,
     Barrier.TOGETHER: lambda _: (
         "each container by itself has room, all of them on one node have not: ask for less, or for "
         "fewer containers in one pod"

@@ -28,6 +28,7 @@ from tessera_schema.requests import PodRequest
 
 MOST_SENTENCE: Final = 1_024
 """Letters: it quotes limits, models and names."""
+_RESERVED: Final = "cards are reserved for a gang that comes before it: tessera explain says more"
 _LASTING: Final = frozenset(
     {Barrier.NO_CARDS, Barrier.NOT_ALLOWED, Barrier.TOO_LARGE, Barrier.TOO_MANY, Barrier.QUOTA}
 )
@@ -48,6 +49,8 @@ class WaitingPodMessages:
         if not isinstance(admission, AdmittedPod) or not admission.request.containers:
             return f"{reason.wire} on most nodes"
         said = self._permanent(admission.request, pod)
+        if not said and reason is Reason.CARD_RESERVED:
+            said = _RESERVED
         if not said and reason is Reason.RESOURCE_QUOTA_NOT_FIT:
             said = self._of_quota(admission.request)
         return (said or f"{reason.wire} on most nodes")[:MOST_SENTENCE]

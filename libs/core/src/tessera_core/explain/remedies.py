@@ -28,6 +28,7 @@ from tessera_core.fleet.cores import percent
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.placement import predicates
+from tessera_core.placement.placer import Placer
 from tessera_core.placement.screen_cache import ids_in
 from tessera_core.placement.units import PlacementUnit, units
 from tessera_core.quota.allowance import Allowance, minimum_usage
@@ -81,7 +82,11 @@ def advise(
     if over:
         return Advice(barrier=Barrier.QUOTA, said=over)
     usable = ~fleet.blocked if rows is None else rows & ~fleet.blocked
-    wanted = units(request)
+    wanted, note = units(request), fleet.reserved_note
+    if fleet.reserved and not Placer(fleet).screen(wanted, allowance, usable).any():
+        fleet = fleet.opened()
+        if Placer(fleet).screen(wanted, allowance, usable).any():
+            return Advice(barrier=Barrier.RESERVED, said=note)
     for one in wanted:
         advice = _Search(fleet, one, usable).advice(on, request.uid, unit)
         if advice.barrier is not Barrier.NONE:

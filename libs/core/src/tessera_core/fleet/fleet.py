@@ -72,6 +72,8 @@ class Fleet:
         """Node -> vendors whose agent is silent there. Set by `set_silent`."""
         self.reserved: Mapping[str, frozenset[str]] = {}
         """Node -> ids of cards that a gang in line will get. Set by `set_reserved`."""
+        self.reserved_note = ""
+        """Which gang that is, until when, and who passes. Set with it."""
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._columns: list[dict[str, Ints]] = []
         self._renamed: list[dict[str, str]] = []
@@ -180,10 +182,10 @@ class Fleet:
                 self.silent[node] = vendors
         self._close(silent)
 
-    def set_reserved(self, reserved: Mapping[str, frozenset[str]]) -> None:
+    def set_reserved(self, reserved: Mapping[str, frozenset[str]], note: str) -> None:
         """Set the cards, by node and id, that are closed for all but those that may use a gang's
-        cards before it (`opened`). It lasts as silence does."""
-        before, self.reserved = self.reserved, dict(reserved)
+        cards before it (`opened`). It lasts as silence does. `note` says which gang that is."""
+        before, self.reserved, self.reserved_note = self.reserved, dict(reserved), note
         self._close({*before, *reserved})
 
     def opened(self) -> Fleet:

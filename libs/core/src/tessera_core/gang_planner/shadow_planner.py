@@ -4,7 +4,7 @@ and others pass only where they do not delay it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from tessera_core.gangs.scratch import MemberRequest, ScratchCluster
 from tessera_core.planner import Planner
 from tessera_core.rebalance.slices import at_once
 from tessera_core.shadows.expected_ends import PodLifetime, all_last_s, lasts_s
-from tessera_core.shadows.search import SeatsLaterSearch, known_ends
+from tessera_core.shadows.search import SeatsLaterSearch
 from tessera_core.shadows.shadow import Shadow
 from tessera_schema.kube import Pod
 from tessera_schema.verdicts import PlanOutcome, Verdict
@@ -66,7 +66,7 @@ class ShadowPlanner:
         """The answers, by uid, for the pod and for those that start together with it."""
         together = self._together(pod)
         passes = self._passes(together)
-        with self._opened(passes=passes):
+        with self._opened(opened=passes):
             found = self._gangs.plan(pod, now_ns)
             outcomes = dict(found or {pod.metadata.uid: self._planner.plan(pod, now_ns)})
             placed = [each.pod for each in outcomes.values() if each.verdict is Verdict.PLACED]
@@ -91,14 +91,23 @@ class ShadowPlanner:
         before = max(pod.spec.priority or 0 for pod in pods) > shadow.priority
         return before or shadow.lets_pass(all_last_s(pods), self._now)
 
+    def opened_for(self, pod: Pod) -> AbstractContextManager[None]:
+        """Meanwhile the cards are open, if they are for the pod or it passes."""
+        together = self._together(pod)
+        seats = {} if self.shadow is None else self.shadow.seats
+        mine = any(each.metadata.uid in seats for each in together)
+        return self._opened(opened=mine or self._passes(together))
+
     @contextmanager
-    def _opened(self, *, passes: bool) -> Iterator[None]:
+    def _opened(self, *, opened: bool) -> Iterator[None]:
         ledger = self._planner.ledger
-        before = ledger.fleet.reserved
-        if passes:
-            ledger.set_reserved({})
-        yield
-        ledger.set_reserved(before)
+        before, note = ledger.fleet.reserved, ledger.fleet.reserved_note
+        if opened:
+            ledger.set_reserved({}, "")
+        try:
+            yield
+        finally:
+            ledger.set_reserved(before, note)
 
     def _waits(self, outcome: PlanOutcome) -> _Waits | None:
         """Who waits for room; None for one that waits for something else, or does not wait."""
@@ -120,13 +129,12 @@ class ShadowPlanner:
     def _note(self, waits: _Waits) -> str:
         if self.shadow is not None:
             return self.shadow.hinders() if self._fits_opened(waits) else ""
-        ends = known_ends(self._running, self._now)
-        if not ends or waits.shape in self._hopeless:
+        if waits.shape in self._hopeless:
             return ""
         search = SeatsLaterSearch(
             self._planner.ledger, self._planner.filters, waits.members, waits.domains
         )
-        found = at_once(search.earliest(ends))
+        found = at_once(search.earliest(self._running, self._now))
         if found is None:
             self._hopeless.add(waits.shape)
             return ""
@@ -134,7 +142,7 @@ class ShadowPlanner:
             of=waits.of, key=waits.key, priority=waits.priority, seats=found.seats, at=found.at,
             until=self._printed(found.at),
         )  # fmt: skip
-        self._planner.ledger.set_reserved(self.shadow.cards)
+        self._planner.ledger.set_reserved(self.shadow.cards, self.shadow.hinders())
         count = sum(map(len, self.shadow.cards.values()))
         said = "1 card is" if count == 1 else f"{count} cards are"
         return f"fits in {found.at - self._now:.0f} s: {said} reserved for it until then"

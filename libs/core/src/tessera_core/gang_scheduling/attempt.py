@@ -10,7 +10,15 @@ from msgspec import Struct
 from tessera_core.gang_scheduling.registry import GangBundle
 from tessera_core.gangs.reservation import Seats
 from tessera_core.gangs.scratch import MemberSeat
-from tessera_core.machines.gang import Event, GangPhase, advance
+from tessera_core.machines.gang import (
+    Event,
+    GangPhase,
+    MinimumBound,
+    MinimumLost,
+    QuorumLost,
+    QuorumReached,
+    advance,
+)
 
 HOLDING: Final = frozenset({GangPhase.RESERVED, GangPhase.BINDING})
 """Phases in which the ledger holds cards for members of which none has a Binding yet."""
@@ -106,6 +114,25 @@ class GangAttempt:
         """Go on to that phase unless it is there. Raises IllegalTransition."""
         if self.phase is not phase:
             self.move(event, now)
+
+    def follow_pods(self, bundle: GangBundle, now: float) -> None:
+        """Go on by what pods and objects say, where nothing is held and no Binding is on its
+        way."""
+        bound = any(each.bound for each in bundle.gangs)
+        if any(each.gang.problem for each in bundle.gangs):
+            self.become(GangPhase.GATHERING, QuorumLost(), now)
+        elif bundle.needed == 0:
+            self.become(GangPhase.STARTED, MinimumBound(), now)
+        elif bound and not bundle.arriving:
+            self.become(GangPhase.BROKEN, MinimumLost(), now)
+        elif bundle.waiting or not bound:
+            if self.phase in (GangPhase.STARTED, GangPhase.BROKEN):
+                self.move(QuorumLost(), now)
+                self.started = False
+            if bundle.lacks:
+                self.become(GangPhase.GATHERING, QuorumLost(), now)
+            else:
+                self.become(GangPhase.QUEUED, QuorumReached(), now)
 
     def reserved(self, seats: Seats, now: float) -> None:
         """The ledger holds these; the event follows."""

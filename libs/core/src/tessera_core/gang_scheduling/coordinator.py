@@ -24,6 +24,7 @@ from tessera_core.gang_scheduling.answers import (
 )
 from tessera_core.gang_scheduling.attempt import GangAttempt, GangTimings, KnownBundle
 from tessera_core.gang_scheduling.gate_openings import gates_to_open
+from tessera_core.gang_scheduling.line_head import LineHead
 from tessera_core.gang_scheduling.queues import SchedulingQueues
 from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
 from tessera_core.gang_scheduling.reservations import MemberReservations
@@ -42,8 +43,6 @@ from tessera_core.machines.gang import (
     MembersReserved,
     MinimumBound,
     MinimumLost,
-    QuorumLost,
-    QuorumReached,
 )
 
 _ALONE: Final = GoesAlone()
@@ -60,14 +59,17 @@ class GangCoordinator:
         timings: GangTimings = GangTimings(),  # noqa: B008  (frozen)
         room_version: Callable[[], int] | None = None,
         queues: SchedulingQueues | None = None,
+        head: LineHead | None = None,
     ) -> None:
         """`room_for` begins a search of places for members that start together. `room_version`
         changes whenever another search may find room that the last one did not; None = the
-        ledger's generation. `queues` decide about turns and caps; None = there are none."""
+        ledger's generation. `queues` decide about turns and caps; None = there are none.
+        `head` reserves cards for the first in line that has no room; None = nobody does."""
         self._registry = registry
         self._ledger = ledger
         self._find_room = room_for
         self._queues = queues
+        self._head = head
         self._reservations = MemberReservations(registry, ledger)
         self._timings = timings
         self._room_version = room_version or (lambda: ledger.generation)
@@ -156,6 +158,8 @@ class GangCoordinator:
             self._give_up(known.attempt, why)
         self._known, self._search, self._gates_due, self._unknown = {}, None, {}, set()
         self._registry.touch_all()
+        if self._head is not None:
+            self._head.reset()
 
     def phase(self, gang_id: str, now: float) -> GangPhase:
         """Where the gang is."""
@@ -202,7 +206,8 @@ class GangCoordinator:
                 return ""
             case GangPhase.GATHERING | GangPhase.QUEUED | GangPhase.BROKEN:
                 why = known.bundle.lacks or attempt.why or "it is its turn next"
-                return f"{name} waits: {why}"
+                about = "" if self._head is None else self._head.about(known)
+                return f"{name} waits: {why}{about}"
 
     # -- bundles
 
@@ -267,29 +272,11 @@ class GangCoordinator:
     def _classify(self, known: KnownBundle, now: float) -> None:
         """The phase of a bundle that holds nothing, and of which no Binding is on its way."""
         attempt, bundle = known.attempt, known.bundle
-        self._follow_pods(attempt, bundle, now)
+        attempt.follow_pods(bundle, now)
         self._gates_due[id(known)] = known
         if attempt.phase is not GangPhase.STARTED:
             # those that went one by one until the gang fell below its minimum
             self._reservations.give_up(member.pod.metadata.uid for member in bundle.waiting)
-
-    @staticmethod
-    def _follow_pods(attempt: GangAttempt, bundle: GangBundle, now: float) -> None:
-        bound = any(each.bound for each in bundle.gangs)
-        if any(each.gang.problem for each in bundle.gangs):
-            attempt.become(GangPhase.GATHERING, QuorumLost(), now)
-        elif bundle.needed == 0:
-            attempt.become(GangPhase.STARTED, MinimumBound(), now)
-        elif bound and not bundle.arriving:
-            attempt.become(GangPhase.BROKEN, MinimumLost(), now)
-        elif bundle.waiting or not bound:
-            if attempt.phase in (GangPhase.STARTED, GangPhase.BROKEN):
-                attempt.move(QuorumLost(), now)
-                attempt.started = False
-            if bundle.lacks:
-                attempt.become(GangPhase.GATHERING, QuorumLost(), now)
-            else:
-                attempt.become(GangPhase.QUEUED, QuorumReached(), now)
 
     def _end(self, known: KnownBundle, now: float) -> None:
         attempt = known.attempt
@@ -362,8 +349,9 @@ class GangCoordinator:
             phases = (GangPhase.BROKEN,) if broken_only else (GangPhase.BROKEN, GangPhase.QUEUED)
             first = next_in_line(self.bundles(), self._queues, version, now, phases)
             if first is None:
-                return False
-            self._search = BundleSearch(first.bundle, self._room_for, version)
+                return not broken_only and self._follow_head(now, steps)
+            note = "" if self._head is None else self._head.bars(first, self._queues, now)
+            self._search = BundleSearch(first.bundle, self._room_for, version, note)
         search = self._search
         known = self._known.get(search.bundle.key)
         if known is None or known.bundle is not search.bundle or not known.attempt.waits:
@@ -373,17 +361,27 @@ class GangCoordinator:
         if found is None:
             return True
         self._search = None
-        over = self._over_with(known.bundle, found)
-        if over:
-            known.attempt.no_room(over, search.version, now)
-        elif isinstance(found, GangReserved):
-            known.attempt.reserved(found.seats, now)
-            known.attempt.move(MembersReserved(), now)
-            self._gates_due[id(known)] = known
-            self._requeue = True
-        elif isinstance(found, str):
-            known.attempt.no_room(found, search.version, now)
+        self._use(known, found, search.version, now)
         return True
+
+    def _follow_head(self, now: float, steps: int) -> bool:
+        if self._head is None:
+            return False
+        more = self._head.step(self.bundles(), self._queues, now, steps)
+        self._requeue |= self._head.has_opened()
+        return more
+
+    def _use(self, known: KnownBundle, found: GangReserved | str, version: int, now: float) -> None:
+        over = self._over_with(known.bundle, found)
+        if over or isinstance(found, str):
+            known.attempt.no_room(over or str(found), version, now)
+            if self._head is not None:
+                self._head.short_of_room()
+            return
+        known.attempt.reserved(found.seats, now)
+        known.attempt.move(MembersReserved(), now)
+        self._gates_due[id(known)] = known
+        self._requeue = True
 
     def _room_for(self, bundle: GangBundle, members: Sequence[GangMember]) -> GangReservation | str:
         problem = "" if self._queues is None else self._queues.problem(bundle, members)

@@ -18,11 +18,13 @@ RoomFor = Callable[[GangBundle, Sequence[GangMember]], GangReservation | str]
 class BundleSearch:
     """Goes on in slices, as `GangReservation` does."""
 
-    def __init__(self, bundle: GangBundle, room_for: RoomFor, version: int) -> None:
-        """`version` is that of the room there is as the search begins."""
+    def __init__(self, bundle: GangBundle, room_for: RoomFor, version: int, note: str = "") -> None:
+        """`version` is that of the room there is as the search begins; `note` says why cards
+        that are reserved for a gang in line may not be used; empty where they may."""
         self.bundle = bundle
         self.version = version
         self._room_for = room_for
+        self._note = f"; {note}" if note else ""
         self._left = _alternatives(bundle)
         self._current: GangReservation | None = None
         self._why = "none of its members can be placed"
@@ -38,6 +40,8 @@ class BundleSearch:
             if isinstance(begun, str):
                 self._why = begun
                 return None
+            if not self._note:
+                begun.open_reserved()
             self._current = begun
         found = self._current.advance(steps, now)
         if found is None:
@@ -49,7 +53,7 @@ class BundleSearch:
                 for member in self.bundle.waiting if member.pod.spec.node_name
             }  # fmt: skip
             return GangReserved({**early, **found.seats})
-        self._why = waits(found).message
+        self._why = f"{waits(found).message}{self._note}"
         return None
 
 

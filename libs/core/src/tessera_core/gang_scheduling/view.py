@@ -83,6 +83,8 @@ class WaitingGang(Struct, frozen=True, kw_only=True):
     """Its pods without a node."""
     reason: str
     waits_since: float
+    expected_start: float | None = None
+    """None = nobody knows."""
 
 
 class QueueView(Struct, frozen=True, kw_only=True):

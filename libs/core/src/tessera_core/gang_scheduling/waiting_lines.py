@@ -19,10 +19,12 @@ def waiting_lines(
     held: Mapping[str, str],
     created: Callable[[Pod], float],
     now: float,
+    expected: Mapping[str, float] = {},
 ) -> dict[Place, list[WaitingGang]]:
     """Queue -> what waits in it, the next one first: gangs in the order of their turns, those that
     gather, then pods of no gang. `reasons` are by gang's id, `held` by uid of a pod whose gate
-    stays closed; `created` gives the time of a pod."""
+    stays closed; `created` gives the time of a pod,
+    `expected` that at which a gang is expected to start, by its id."""
     waiting = [
         known for known in bundles
         if known.attempt.phase in (*WAITING, GangPhase.GATHERING) and known.bundle.together
@@ -43,6 +45,7 @@ def waiting_lines(
                         name=gang.name, reason=reasons.get(gang.id, ""),
                         pods=len(members.waiting) + len(members.barred),
                         waits_since=attempt.since if gathers else attempt.waits_since,
+                        expected_start=expected.get(gang.id),
                     )
                 )  # fmt: skip
     for place, pod in queues.waiting_pods():

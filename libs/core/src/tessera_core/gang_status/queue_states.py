@@ -19,6 +19,7 @@ def state_of(view: QueueView) -> QueueState:
         waiting_gangs=len(view.waiting) - len(pods),
         waiting_pods=sum(each.pods for each in view.waiting),
         waits_since=min((each.waits_since for each in view.waiting), default=0),
+        expected_start=min((e.expected_start for e in view.waiting if e.expected_start), default=0),
     )  # fmt: skip
 
 

@@ -75,25 +75,27 @@ class GangReservation:
         domains: Sequence[Set[str]] | None = None,
         packer: Packer | None = None,
         scratch: ScratchCluster | None = None,
-        opened: bool = False,
     ) -> None:
         """`domains` are groups of nodes, of which one has to take all members; None = any nodes.
         `filters` are the ledger's nodes as kube-scheduler sees them; they are not changed. With
-        `scratch` the search is made there, and what it finds cannot be taken (`find_seats`). With
-        `opened` cards that are reserved for a gang in line may be used."""
+        `scratch` the search is made there, and what it finds cannot be taken (`find_seats`)."""
         self._ledger = ledger
         self._filters = filters
         self._members = tuple(members)
         self._domains = domains
         self._packer = packer
         self._given = scratch
-        self._opened = opened
+        self._opened = False
         self._shapes: dict[str, bytes] = {}
         self._hardness: dict[bytes, tuple[float, ...]] = {}
         """By shape."""
         self._began = -1
         self._again = 0
         self._search: Generator[None, None, Seats | GangUnschedulable] | None = None
+
+    def open_reserved(self) -> None:
+        """Before the search: cards that are reserved for a gang in line may be used, too."""
+        self._opened = True
 
     def advance(self, steps: int, now: float) -> GangReserved | GangUnschedulable | None:
         """Go on for so many fits; None while there is no answer. With the answer the ledger holds

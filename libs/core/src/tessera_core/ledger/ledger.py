@@ -115,11 +115,11 @@ class Ledger:
         self.fleet.set_silent(silent)
         self.generation += 1
 
-    def set_reserved(self, reserved: Mapping[str, frozenset[str]]) -> None:
+    def set_reserved(self, reserved: Mapping[str, frozenset[str]], note: str) -> None:
         """Node -> ids of cards that a gang in line will get: others are placed there only if they
-        may (`Fleet.opened`). What is held of them stays held."""
-        if reserved != self.fleet.reserved:
-            self.fleet.set_reserved(reserved)
+        may (`Fleet.opened`). What is held of them stays held. `note` says which gang that is."""
+        if reserved != self.fleet.reserved or note != self.fleet.reserved_note:
+            self.fleet.set_reserved(reserved, note)
             self.generation += 1
 
     def set_limits(self, limits: Iterable[Limit]) -> None:

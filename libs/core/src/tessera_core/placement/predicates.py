@@ -31,9 +31,9 @@ _BLOCKED = tuple(
         Reason.CARD_HIDDEN,
         Reason.CARD_CORDONED,
         Reason.MODE_NOT_FIT,
-        Reason.CARD_RESERVED,
     )
 )
+_RESERVED: Final = int(Reason.CARD_RESERVED)
 
 _LARGEST_DIVIDED: Final = 1 << 46
 """Bytes of a card of which a fraction of a percent is taken: times `WHOLE_CARD` they fit into 64
@@ -123,6 +123,7 @@ def predicates(
         none_asked = np.asarray(need.cores) == 0
         refused.append((Reason.CARD_COMPUTE_UNITS_EXHAUSTED, spent & none_asked))
     refused.append((Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT, cards.exclusive > 0))
+    refused.append((Reason.CARD_RESERVED, cards.blocked == _RESERVED))
     return refused
 
 

@@ -38,6 +38,8 @@ class Preemptor(Struct, frozen=True, kw_only=True):
     """Groups of nodes of which one has to take all members; None = any nodes."""
     closed: Set[str] = frozenset()
     """Nodes that are kept for others."""
+    opened: bool = False
+    """Whether it may use cards that are reserved for a gang in line."""
 
 
 class QueueRoom:
@@ -83,7 +85,7 @@ class EvictionTrials:
         self._preemptor = preemptor
         self._room = room
         self._only = set(filters.names) - preemptor.closed if preemptor.closed else None
-        self.scratch = ScratchCluster(ledger, filters, only=self._only)
+        self.scratch = ScratchCluster(ledger, filters, only=self._only, opened=preemptor.opened)
         for pod in ending:
             self.scratch.leave(pod)
         self._gone: dict[str, Pod] = {}

@@ -31,6 +31,7 @@ from tessera_core.explain.node_reasons import node_reasons
 from tessera_core.fleet.capacity_check import unusable
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
+from tessera_core.placement.opened_placer import OpenedPlacer
 from tessera_core.placement.placer import Placer
 from tessera_core.quota.allowance import minimum_usage
 from tessera_core.registry.plugin_requests import AllocatedResources, plugin_requests
@@ -109,12 +110,15 @@ class Filter:
         reservations: NodeReservations | None = None,
         in_flight: InFlightPods | None = None,
         held_back: Callable[[Pod, float], str] | None = None,
+        passes: Callable[[Pod, float], bool] | None = None,
     ) -> None:
         """All are shared with the rest of the scheduler; the placer's fleet is the ledger's.
 
         `reservations` are the nodes on which plans and preemption make room for pods, `in_flight`
         the pods that equal ones wait for; None = there are none. `held_back` says why a pod waits
         for others whatever room there is, empty for one that does not; None = no pod does.
+        `passes` says whether a pod may use cards that are reserved for a gang in line; None = no
+        pod may.
         """
         self._admissions = AdmissionCache(registry)
         self._ledger = ledger
@@ -127,6 +131,8 @@ class Filter:
             in_flight = InFlightPods(plugin_requests(registry), partial(reserved_node, ledger))
         self._in_flight = in_flight
         self._held_back = held_back
+        self._passes = passes
+        self._opened = OpenedPlacer(placer)
         self._offers = CandidateCache(ledger.fleet)
         self._waiting: dict[object, _Known] = {}
         self._waiting_at: tuple[int, CandidateNodes | None] = (-1, None)
@@ -162,7 +168,8 @@ class Filter:
         if closed:
             return f"node {node}: {closed}: filter it again"
         only = self._ledger.fleet.only(node)
-        decided = try_reserve(self._ledger, self._placer, request, only, now, attempt=1)
+        placer = self._placer_of(pod, now)
+        decided = try_reserve(self._ledger, placer, request, only, now, attempt=1)
         if not isinstance(decided, Reserved):
             return f"node {node} has no room for this pod any more: filter it again"
         self._in_flight.reserve(pod, node, now)
@@ -224,11 +231,12 @@ class Filter:
         self, pod: Pod, admission: AdmittedPod, offer: CandidateNodes, now: float
     ) -> FilterAnswer:
         request = admission.request
-        shape = (request.namespace, request.containers)
+        placer = self._placer_of(pod, now)
+        shape = (request.namespace, request.containers, placer is self._placer)
         known = self._known(offer, shape)
         if known is None:
             attempt = self._decisions.attempt(request.uid)
-            decided = try_reserve(self._ledger, self._placer, request, offer.rows, now, attempt)
+            decided = try_reserve(self._ledger, placer, request, offer.rows, now, attempt)
             if isinstance(decided, Reserved):
                 return self._place(pod, admission, decided.feasible, now, decided.grant)
             known = self._refuse(decided, offer, request)
@@ -238,11 +246,18 @@ class Filter:
                 del self._waiting[next(iter(self._waiting))]
         return self._keep_waiting(pod, request, known, offer, now)
 
+    def _placer_of(self, pod: Pod, now: float) -> Placer:
+        """The placer for the pod; that of most pods sees no reserved cards."""
+        if self._passes is None or not self._ledger.fleet.reserved or not self._passes(pod, now):
+            return self._placer
+        return self._opened.get()
+
     def _offer_rooms(
         self, pod: Pod, admission: AdmittedPod, offer: CandidateNodes, now: float
     ) -> FilterAnswer:
         attempt = self._decisions.attempt(admission.request.uid)
-        found = feasible_nodes(self._ledger, self._placer, admission.request, offer.rows, attempt)
+        placer = self._placer_of(pod, now)
+        found = feasible_nodes(self._ledger, placer, admission.request, offer.rows, attempt)
         if isinstance(found, FeasibleNodes):
             placed = self._place(pod, admission, len(found.names), now, None)
             return replace(placed, body=_several(found.names))

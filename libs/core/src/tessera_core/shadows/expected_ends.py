@@ -21,6 +21,16 @@ MOST_S: Final = 100 * 365 * 86400.0
 """A pod that is said to go on for longer is one of which nobody knows."""
 
 
+class LifeSpan(Struct, frozen=True):
+    """When a pod started and how long it lasts, as `PodLifetime` has it."""
+
+    since: float = 0
+    lasts_s: float | None = None
+
+
+UNSAID: Final = LifeSpan()
+
+
 class PodLifetime(Struct, frozen=True):
     """A pod that has its cards."""
 

@@ -7,10 +7,10 @@ cluster a time may be missed, and the next one is found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
-from itertools import groupby
+from collections.abc import Sequence, Set
 from typing import Final
 
+import numpy as np
 from msgspec import Struct
 
 from tessera_core.gangs.reservation import GangReservation, GangUnschedulable, Seats
@@ -22,6 +22,7 @@ from tessera_core.shadows.expected_ends import PodLifetime
 from tessera_schema.kube import Pod
 
 _PODS_OF_A_SLICE: Final = 16
+_LIFETIMES_OF_A_SLICE: Final = 1024
 
 
 class SeatsLater(Struct, frozen=True):
@@ -48,11 +49,13 @@ class SeatsLaterSearch:
         self._members = members
         self._domains = domains
 
-    def earliest(self, ends: Iterable[tuple[float, Pod]]) -> Slices[SeatsLater | None]:
-        """Places once as few of these pods have ended, each at its time, as can be; None where all
-        of them are not enough. The first slices copy the cluster: it may change afterwards."""
-        by_time = sorted(ends, key=lambda each: (each[0], each[1].metadata.uid))
-        times = [(at, [pod for _, pod in each]) for at, each in groupby(by_time, _time)]
+    def earliest(
+        self, running: Sequence[PodLifetime], now: float, *, thought: bool = False
+    ) -> Slices[SeatsLater | None]:
+        """Places once as few of these pods have ended as can be; None where all of them are not
+        enough. Those of which nobody knows when they end do not, or when it is `thought`. What
+        happens to the cluster meanwhile may be seen or not."""
+        times, ended_at = yield from _in_order(running, now, thought=thought)
         if not times:
             return None
         before = ScratchCluster(self._ledger, self._filters, opened=True)
@@ -61,10 +64,11 @@ class SeatsLaterSearch:
         low, high = 0, len(times)  # of so many times: known to be too few, known to be enough
         at = high
         while True:
-            after = yield from self._without(before, times[low:at])
+            ended = [pod for pods in ended_at[low:at] for pod in pods]
+            after = yield from self._without(before, ended)
             seats = yield from self._seats(after)
             if seats is not None:
-                found, high = SeatsLater(seats, times[at - 1][0]), at
+                found, high = SeatsLater(seats, times[at - 1]), at
             elif found is None:
                 return None
             else:
@@ -73,11 +77,9 @@ class SeatsLaterSearch:
                 return found
             at = (low + high) // 2
 
-    def _without(
-        self, cluster: ScratchCluster, ended: Sequence[tuple[float, Sequence[Pod]]]
-    ) -> Slices[ScratchCluster]:
+    def _without(self, cluster: ScratchCluster, ended: Sequence[Pod]) -> Slices[ScratchCluster]:
         after = cluster.copy()
-        for number, pod in enumerate(pod for _, pods in ended for pod in pods):
+        for number, pod in enumerate(ended):
             if not number % _PODS_OF_A_SLICE:
                 yield
             after.leave(pod)
@@ -91,16 +93,24 @@ class SeatsLaterSearch:
         return None if isinstance(found, GangUnschedulable) else found
 
 
-def known_ends(running: Iterable[PodLifetime], now: float) -> list[tuple[float, Pod]]:
-    """The pods of which it is known when they end."""
-    found = ((each.ends(now), each.pod) for each in running)
-    return [(end, pod) for end, pod in found if end is not None]
-
-
-def thought_ends(running: Iterable[PodLifetime], now: float) -> list[tuple[float, Pod]]:
-    """All of them, as it is thought."""
-    return [(each.thought_to_end(now), each.pod) for each in running]
-
-
-def _time(each: tuple[float, Pod]) -> float:
-    return each[0]
+def _in_order(
+    running: Sequence[PodLifetime], now: float, *, thought: bool
+) -> Slices[tuple[list[float], list[list[Pod]]]]:
+    """The times at which pods end, and those that end at each of them."""
+    pods: list[Pod] = []
+    ends: list[float] = []
+    for number, each in enumerate(running):
+        if not number % _LIFETIMES_OF_A_SLICE:
+            yield
+        end = each.thought_to_end(now) if thought else each.ends(now)
+        if end is not None:
+            pods.append(each.pod)
+            ends.append(end)
+    times: list[float] = []
+    ended_at: list[list[Pod]] = []
+    for number in np.argsort(ends, kind="stable").tolist():
+        if not times or times[-1] != ends[number]:
+            times.append(ends[number])
+            ended_at.append([])
+        ended_at[-1].append(pods[number])
+    return times, ended_at

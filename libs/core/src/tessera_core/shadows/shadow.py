@@ -45,15 +45,17 @@ class Shadow(Struct, frozen=True, kw_only=True):
             return False
         return now + lasts_s * (1 + MARGIN) <= self.at
 
+    def note(self, of: str) -> str:
+        """Whose its cards are, in the words `of`, and until when."""
+        return f"cards are reserved for {of} until {self.until or 'it starts'}"
+
     def hinders(self) -> str:
         """Why others do not get its cards, and what would help."""
-        if self.at is None:
-            return (
-                f"would delay {self.of}: cards are reserved for it until it starts; a pod of a "
-                "higher priority passes"
+        passes = "a pod of a higher priority passes"
+        if self.at is not None:
+            passes = (
+                f"a pod passes that says in activeDeadlineSeconds or {EXPECTED_KEY} that it ends "
+                "before, or has a higher priority"
             )
-        return (
-            f"would delay {self.of}: cards are reserved for it until {self.until}; a pod passes "
-            f"that says in activeDeadlineSeconds or {EXPECTED_KEY} that it ends before, or has a "
-            "higher priority"
-        )
+        until = self.until or "it starts"
+        return f"would delay {self.of}: its cards are reserved until {until}; {passes}"

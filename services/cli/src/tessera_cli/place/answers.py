@@ -57,7 +57,8 @@ class Answers:
         warnings = [*planned.warnings, *outcome.warnings]
         if self._preemptions is not None and outcome.verdict is Verdict.WAITING:
             warnings += self._preemptions.warnings(outcome)
-            self._preempt(self._preemptions, outcome)
+            with self._shadows.opened_for(outcome.pod):
+                self._preempt(self._preemptions, outcome)
         self.outcomes.append(replace(outcome, warnings=tuple(warnings)))
 
     def _outcome(self, planned: Planned) -> PlanOutcome:

@@ -29,8 +29,10 @@ from tessera_core.recovery.estimate import estimate_shares
 from tessera_core.registry.plugin_requests import StartingPod, plugin_requests
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.scheduling.node_reservations import NodeReservation
+from tessera_core.shadows.expected_ends import UNSAID, LifeSpan, lasts_s
 from tessera_core.trust.grants import Verifier
 from tessera_runtime.kube.lists import Identity
+from tessera_runtime.kube.timestamps import parse_time
 from tessera_scheduler.cache.reserved_room import reservation_of
 from tessera_schema.grants import GRANT_KEY, Grant
 from tessera_schema.json_codec import decoder
@@ -87,6 +89,8 @@ class PodSummary(Struct, frozen=True, kw_only=True):
     member: Pod | None = None
     """The whole pod, where it has Tessera's scheduling gate, or names a gang or a queue and
     gangs start whole."""
+    life: LifeSpan = UNSAID
+    """Of a bound pod, where gangs start whole."""
     victim: PotentialVictim | None = None
     """Of a bound pod that may have to go for others: what counts then."""
 
@@ -133,6 +137,8 @@ class PodReader:
             summary = self.summarize(pod)
             if self._read_victim is not None and summary.node and not summary.ended:
                 summary = replace(summary, victim=self._read_victim(pod, raw, summary.grant))
+            if self._gangs and summary.node and not summary.ended:
+                summary = replace(summary, life=_life(pod))
             named = named_group(pod) is not None or bool(queue_named(pod)[0])
             whole = is_gated(pod) or (self._gangs and named)
             return replace(summary, member=pod) if whole else summary
@@ -239,6 +245,11 @@ class PodReader:
             for c in pod.all_containers
             for amounts in (c.resources.limits, c.resources.requests)
         )
+
+
+def _life(pod: Pod) -> LifeSpan:
+    since = parse_time(pod.status.start_time) or parse_time(pod.metadata.creation_timestamp) or 0
+    return LifeSpan(since, lasts_s(pod))
 
 
 def _digest(text: str) -> bytes:

@@ -11,10 +11,12 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tessera_core.kube.host_requests import Host
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.rebalance.slices import Slices
+from tessera_core.shadows.expected_ends import UNSAID, LifeSpan, PodLifetime
 from tessera_runtime.kube.reflector import WatchEventType
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import (
@@ -36,6 +38,7 @@ _SLICE: Final = 64
 class _Runs(Struct, frozen=True):
     node: str
     host: Host
+    life: LifeSpan
 
     @property
     def pod(self) -> Pod:
@@ -96,14 +99,25 @@ class GangNodes:
 
     # -- pods
 
-    def hold(self, uid: str, node: str, host: Host) -> None:
+    def hold(self, uid: str, node: str, host: Host, life: LifeSpan = UNSAID) -> None:
         """The pod runs on the node."""
-        runs = _Runs(node, host)
+        runs = _Runs(node, host, life)
         if self._runs.get(uid) != runs:
             self.release(uid)
             self._runs[uid] = runs
             if self._filters is not None:
                 self._filters.take(runs.pod, node)
+
+    def lifetimes(self) -> Slices[list[PodLifetime]]:
+        """All pods that run, with what they request of their hosts; a slice is some of them."""
+        found: list[PodLifetime] = []
+        for at, (uid, runs) in enumerate(list(self._runs.items())):
+            if not at % _SLICE:
+                yield
+            spec = replace(runs.pod.spec, node_name=runs.node)
+            pod = Pod(metadata=ObjectMeta(uid=uid), spec=spec)
+            found.append(PodLifetime(pod, runs.life.since, runs.life.lasts_s))
+        return found
 
     def release(self, uid: str) -> None:
         """The pod has ended; nothing happens where it is not known."""

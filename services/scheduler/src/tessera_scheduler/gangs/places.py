@@ -21,6 +21,7 @@ from tessera_core.ledger.ledger import Ledger
 from tessera_core.quota.allowance import minimum_usage
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.scheduling.in_flight import InFlightPods
+from tessera_core.shadows.search import SeatsLaterSearch
 from tessera_scheduler.gangs.nodes import GangNodes
 from tessera_schema.kube import Pod
 
@@ -87,6 +88,13 @@ class GangPlaces:
         return GangReservation(
             self._ledger, self._nodes.filters(), requests, domains=self.domains(bundle)
         )
+
+    def later(self, bundle: GangBundle, members: Sequence[GangMember]) -> SeatsLaterSearch | str:
+        """A search of places that all of these get once others have ended."""
+        requests = self.requests(members)
+        if isinstance(requests, str):
+            return requests
+        return SeatsLaterSearch(self._ledger, self._nodes.filters(), requests, self.domains(bundle))
 
     def requests(self, members: Sequence[GangMember]) -> list[MemberRequest] | str:
         """What all of these ask for; or why one of them is not placed whatever is free."""

@@ -15,6 +15,7 @@ from tessera_core.admission.exempt_pods import scope_of
 from tessera_core.gang_scheduling.answers import WaitsForGang
 from tessera_core.gang_scheduling.coordinator import GangCoordinator
 from tessera_core.gang_scheduling.gate_openings import somebody_waits
+from tessera_core.gang_scheduling.line_head import LineHead
 from tessera_core.gang_scheduling.queues import SchedulingQueues
 from tessera_core.gang_scheduling.registry import GangRegistry
 from tessera_core.gang_scheduling.view import QueueView, members_stuck
@@ -29,7 +30,7 @@ from tessera_core.scheduling.in_flight import InFlightPods
 from tessera_runtime import logs
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import ListWatch
-from tessera_runtime.kube.timestamps import parse_time
+from tessera_runtime.kube.timestamps import format_time, parse_time
 from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.cache.pod_reader import PodSummary
 from tessera_scheduler.cache.reflectors import ReflectorFactory, Watch
@@ -91,9 +92,13 @@ class GangScheduling:
             places.requested,
             lambda: cluster_totals(ledger.fleet, nodes.all()),
         )
+        self.head = None if not settings.reserves else LineHead(
+            ledger, places.later, nodes.lifetimes, format_time, settings.starve_s
+        )  # fmt: skip
         self.coordinator = GangCoordinator(
             self.registry, ledger, places.search, settings.timings,
             room_version=lambda: ledger.generation + nodes.version, queues=self.queues,
+            head=self.head,
         )  # fmt: skip
         self.places, self.nodes = places, nodes
         self._places = places
@@ -156,7 +161,7 @@ class GangScheduling:
             self._note_queue(item)
         self._nodes.only(item.uid for item in running)
         for item in running:
-            self._nodes.hold(item.uid, item.node, item.host)
+            self._nodes.hold(item.uid, item.node, item.host, item.life)
         self.changed()
 
     def on_pod(self, item: PodSummary) -> None:
@@ -173,7 +178,7 @@ class GangScheduling:
         self._note_queue(item)
         self._note_gate(item)
         if item.node:
-            self._nodes.hold(item.uid, item.node, item.host)
+            self._nodes.hold(item.uid, item.node, item.host, item.life)
 
     def _note_queue(self, item: PodSummary) -> None:
         pod = item.member
@@ -217,6 +222,16 @@ class GangScheduling:
         else:
             self._refused_by_queue.discard(pod.metadata.uid)
         return problem
+
+    def lets_pass(self, pod: Pod, now: float) -> bool:
+        """Whether a pod that goes alone may use cards that are reserved for a gang in line."""
+        return self.head is not None and self.head.lets_pod_pass(pod, now)
+
+    def may_use_reserved(self, pod: Pod) -> bool:
+        """The same of any pod, a member of that gang among them."""
+        shadow = None if self.head is None else self.head.shadow
+        mine = shadow is not None and pod.metadata.uid in shadow.seats
+        return mine or self.lets_pass(pod, self._clock.time())
 
     async def arrive(self, uid: str) -> str:
         """Keep a bind call until all of the pod's gang have arrived; why it does not go on, empty
@@ -304,6 +319,7 @@ class GangScheduling:
         lines = waiting_lines(
             coordinator.bundles(), self.queues, coordinator.reasons(), self._held_by_queue,
             lambda pod: parse_time(pod.metadata.creation_timestamp) or now, now,
+            {} if self.head is None else self.head.expected_starts(),
         )  # fmt: skip
         return self.queues.view(lines, now)
 

@@ -20,6 +20,13 @@ class GangSwitch(StrEnum):
     ON = "on"
 
 
+class GangReserves(StrEnum):
+    """Whether cards are reserved for the first gang in line that has no room."""
+
+    OFF = "off"
+    ON = "on"
+
+
 class GangWrite(StrEnum):
     """Whose objects' statuses the scheduler writes."""
 
@@ -62,6 +69,14 @@ class GangSettings(Struct, frozen=True, kw_only=True):
     none and the gang has never started; 0 = never. A RebalancePlan of the kind `Dissolve` says so
     before, and declining it keeps them."""
 
+    reserve_in_line: GangReserves = GangReserves.ON
+    """`on`: the first gang in line that has no room has the cards reserved that it will get once
+    pods have ended, and others pass only where they do not delay it, where gangs start whole.
+    `off`: whatever comes free is taken by what fits, so a large gang may wait for ever."""
+    starve_s: Seconds = 600.0
+    """Seconds that a gang waits until cards are reserved for it of which nobody knows when they
+    come free. Those of which it is known are reserved at once."""
+
     write: tuple[GangWrite, ...] = (GangWrite.PROFILES,)
     """Whose statuses are written, where gangs start whole. A list with commas between; `none` is
     written alone. Statuses of Kubernetes' and of the coscheduling plugin's PodGroups are never
@@ -71,6 +86,11 @@ class GangSettings(Struct, frozen=True, kw_only=True):
     def on(self) -> bool:
         """Whether gangs start whole."""
         return self.scheduling is GangSwitch.ON
+
+    @property
+    def reserves(self) -> bool:
+        """Whether cards are reserved for the first in line."""
+        return self.reserve_in_line is GangReserves.ON
 
     @property
     def timings(self) -> GangTimings:

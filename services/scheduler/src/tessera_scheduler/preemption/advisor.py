@@ -96,7 +96,9 @@ class PreemptionAdvisor:
             return NoPreemption(preemptor)
         closed = self._closed(request, preemptor.priority)
         planner = PreemptionPlanner(view, self._clock.time(), columns=self._columns)
-        return (yield from planner.search(replace(preemptor, closed=frozenset(closed))))
+        opened = self._gangs is not None and self._gangs.may_use_reserved(pod)
+        preemptor = replace(preemptor, closed=frozenset(closed), opened=opened)
+        return (yield from planner.search(preemptor))
 
     def _preemptor(self, pod: Pod, request: PodRequest, view: PreemptionView) -> Preemptor | str:
         """The pod, or the members of its gang that have to start together."""

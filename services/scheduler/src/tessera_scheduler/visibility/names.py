@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.explain.advice import Advice
+from tessera_core.explain.advice import Advice, Barrier
 from tessera_core.explain.advice import BlockingPod as InTheWay
 from tessera_schema.endpoints import visibility
 from tessera_schema.reasons import Reason
@@ -50,6 +50,8 @@ class DraftAnswer(Struct, frozen=True, kw_only=True):
         """Of the pods that it names, those that stand in the way first."""
         if self.advice is not None:
             yield from (holder.namespace for holder in self.advice.holders)
+            if self.advice.barrier is Barrier.RESERVED:
+                yield from (match[1] for match in _POD.finditer(self.advice.said))
         yield from (match[1] for match in _POD.finditer(self.found.preemption))
         for node in self.found.nodes:
             for reason in node.reasons:
@@ -60,6 +62,8 @@ class DraftAnswer(Struct, frozen=True, kw_only=True):
 
 
 def _advice(advice: Advice, visible: Collection[str]) -> str:
+    if advice.barrier is Barrier.RESERVED:
+        return without_names(advice.sentence(), visible)
     named = [h for h in advice.holders if h.namespace in visible]
     hidden = [h for h in advice.holders if h.namespace not in visible]
     holders = [*named, *(_nameless(h) for h in hidden)]

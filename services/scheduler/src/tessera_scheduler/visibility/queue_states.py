@@ -81,4 +81,5 @@ def _entry(each: WaitingGang, visible: Collection[str]) -> WaitingInQueue:
         namespace=each.namespace if named else "", name=each.name if named else "",
         pods=each.pods, reason=without_names(each.reason, visible) if named else "",
         waits_since=format_time(each.waits_since),
+        expected_start="" if each.expected_start is None else format_time(each.expected_start),
     )  # fmt: skip
