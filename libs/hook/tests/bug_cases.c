@@ -54,7 +54,7 @@ static pid_t holder(size_t mib, const char *name, int unlimited) {
     pid_t pid = fork();
     if (pid == 0) {
         if (unlimited)
-            setenv("TESSERA_LIMITS", "/nonexistent", 1);
+            setenv("TESSERA_LIMITS", "/dev/null/none", 1);
         if (name)
             prctl(PR_SET_NAME, name);
         begin();
@@ -62,6 +62,7 @@ static pid_t holder(size_t mib, const char *name, int unlimited) {
         EQUAL(write(ready[1], "x", 1), 1);
         pause();
     }
+    close(ready[1]); /* so that a child that fails ends the read */
     EQUAL(read(ready[0], &c, 1), 1);
     return pid;
 }

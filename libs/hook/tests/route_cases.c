@@ -178,7 +178,7 @@ TEST(nvml_shows_no_neighbours, "memory=8192", "memory=10g clock=virtual") {
     EQUAL(pipe(ready), 0);
     pid_t neighbour = fork();
     if (neighbour == 0) {
-        setenv("TESSERA_LIMITS", "/nonexistent", 1);
+        setenv("TESSERA_LIMITS", "/dev/null/none", 1);
         begin();
         EQUAL(allocate(6000, NULL), 0);
         EQUAL(CU(cuLaunchKernel)(kernel(400000000), 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), 0);
@@ -186,6 +186,7 @@ TEST(nvml_shows_no_neighbours, "memory=8192", "memory=10g clock=virtual") {
         EQUAL(write(ready[1], "x", 1), 1);
         pause();
     }
+    close(ready[1]); /* so that a child that fails ends the read */
     EQUAL(read(ready[0], &c, 1), 1);
     begin();
     EQUAL(allocate(100, NULL), 0);
