@@ -43,6 +43,7 @@ from tessera_core.registry.registry import DialectRegistry, load
 from tessera_core.scheduling.filter import Filter
 from tessera_core.scheduling.in_flight import InFlightPods
 from tessera_core.scheduling.reserve import reserved_node
+from tessera_core.slices import at_once
 from tessera_scheduler.gangs.nodes import GangNodes
 from tessera_scheduler.gangs.places import GangPlaces
 from tessera_schema.kube import Node, NodeStatus, ObjectMeta, Pod, Quantity
@@ -78,7 +79,7 @@ def waiting(
         group = PodGroup(metadata=meta, spec=PodGroupSpec(min_member=SIZE))
         found.put_group(gang_of(GangOrigin.VOLCANO, group))
     pods = list(members(gangs))
-    found.list_pods(msgspec.convert(pod, Pod) for pod in pods)
+    at_once(found.list_pods([msgspec.convert(pod, Pod) for pod in pods]))
     return GangCoordinator(found, ledger, places.search), pods
 
 

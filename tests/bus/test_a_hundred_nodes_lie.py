@@ -17,7 +17,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.rebalance.slices import at_once
+from tessera_core.slices import at_once
 from tessera_core.trust.grants import new_key
 from tessera_core.trust.messages import MessageSigner
 from tessera_embedded.nats_server import open_nats

@@ -3,6 +3,7 @@ event stream that repeats, loses and reorders."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.placement.place import Placement
 from tessera_core.placement.placer import Placer
 from tessera_core.registry.registry import DialectRegistry
+from tessera_core.slices import Slices, at_once, for_each
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant, decode_grant, encode_grant
 from tessera_schema.kube import Node, Pod
@@ -23,6 +25,12 @@ from tessera_schema.requests import PodRequest
 
 Place = tuple[str, str, int]
 """Node, vendor, index of a card."""
+
+
+def relist(ledger: Ledger, view: Sequence[ObservedPod], started: float, now: float) -> Slices[None]:
+    """The ledger takes a list of all pods."""
+    taking = for_each(view, lambda seen: ledger.observe(seen, now))
+    yield from ledger.relist({seen.uid for seen in view}, started, taking)
 
 
 @dataclass
@@ -142,9 +150,8 @@ class SimulatedApi:
         """List and watch again: whatever was under way in the stream is part of the list."""
         self.now += 1
         self.events.clear()
-        self.ledger.relist(
-            [s.observed() for s in self.pods.values()], started=self.now, now=self.now
-        )
+        listed = [stored.observed() for stored in self.pods.values()]
+        at_once(relist(self.ledger, listed, started=self.now, now=self.now))
 
     def truth(self) -> dict[Place, Charge]:
         """What live pods of the API server hold of each card, whatever it is called."""

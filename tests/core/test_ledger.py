@@ -7,12 +7,14 @@ from tessera_core.fleet.charges import Charge
 from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
+from tessera_core.slices import at_once
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.quotas import Limit
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Role
 from tessera_testing.builders import a_card
+from tests.core.simulated_api import relist
 
 
 def a_grant(
@@ -134,7 +136,7 @@ def test_a_relist_ends_what_it_does_not_show_but_nothing_newer() -> None:
     ledger.observe(ObservedPod(uid="gone", grant=a_grant("gone")), 0)
     ledger.assume([a_grant("older reservation")], 1)
     ledger.assume([a_grant("newer reservation")], 9)
-    ledger.relist([ObservedPod(uid="older reservation", grant=None)], started=5, now=10)
+    at_once(relist(ledger, [ObservedPod(uid="older reservation", grant=None)], 5, 10))
     assert {e.grant.uid for e in ledger.entries()} == {"older reservation", "newer reservation"}
 
 
@@ -268,7 +270,7 @@ def test_a_pod_that_can_be_read_again_opens_its_node() -> None:
 def test_a_pod_that_closed_its_node_after_the_list_began_keeps_it_closed() -> None:
     ledger = a_ledger()
     ledger.block_node("n1", "newer", 9)
-    ledger.relist([], started=5, now=10)
+    at_once(relist(ledger, [], 5, 10))
     assert ledger.assume([a_grant()], 10) is not None
-    ledger.relist([], started=11, now=12)
+    at_once(relist(ledger, [], 11, 12))
     assert ledger.assume([a_grant()], 12) is None

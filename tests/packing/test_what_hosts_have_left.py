@@ -141,7 +141,7 @@ class Reported:
             self.book.release(f"u{what}")
         elif kind == "only":
             self.pods = {uid: held for uid, held in self.pods.items() if int(uid[1:]) in what}
-            self.book.only(f"u{n}" for n in what)
+            self.book.only({f"u{n}" for n in what})
         elif kind == "look":
             self.book.columns(self.fleet)
 

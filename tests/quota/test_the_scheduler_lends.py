@@ -5,13 +5,13 @@ import json
 import msgspec
 
 from tessera_core.explain.decision_log import DecisionLog
-from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.quota.objects import AcceleratorQuota, accelerator_limit
 from tessera_core.registry.registry import load
 from tessera_core.scheduling.filter import Filter
+from tessera_core.slices import at_once, for_each
 from tessera_schema.endpoints.extender import ExtenderFilterResult
 from tessera_schema.kube import ObjectMeta
 from tessera_testing.builders import a_card
@@ -95,8 +95,7 @@ def test_after_a_new_list_those_who_are_gone_request_no_more() -> None:
     scheduler.ledger.set_pending_request("gone", "a", next(scheduler.ledger.entries()).uses)
     scheduler.ledger.set_pending_request("there", "a", next(scheduler.ledger.entries()).uses)
     assert not scheduler.place("b", "b2")
-    view = [ObservedPod(uid=uid, grant=None) for uid in ("b0", "b1", "there")]
-    scheduler.ledger.relist(view, 0.5, 2.0)
+    at_once(scheduler.ledger.relist({"b0", "b1", "there"}, 0.5, for_each((), lambda _: None)))
     assert scheduler.place("b", "b2")
 
 

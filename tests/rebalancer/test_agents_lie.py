@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.rebalance.slices import at_once
+from tessera_core.slices import at_once
 from tessera_core.trust.grants import new_key
 from tessera_core.trust.messages import MessageSigner
 from tessera_rebalancer.rebalancer import Rebalancer

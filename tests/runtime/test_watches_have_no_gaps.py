@@ -1,12 +1,14 @@
 import asyncio
 import random
+from collections.abc import Callable
 
 import pytest
 
+from tessera_core.slices import Slices
 from tessera_embedded.apiserver.faults import Answer, Cut, Effect, Hang, InjectedFault
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.lists import UnreadableObject
-from tessera_runtime.kube.reflector import ListWatch, Reflector
+from tessera_runtime.kube.reflector import Handler, ListWatch, Reflector, WatchEventType
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
@@ -21,7 +23,26 @@ PODS = ListWatch(paths.PODS, decoder(Pod))
 SETTINGS = KubeSettings()
 
 
-def a_reflector(kube: FakeKube, sink: Memory, settings: KubeSettings = SETTINGS) -> Reflector[Pod]:
+class SlicedMemory:
+    """Takes a list in slices; something happens in each."""
+
+    def __init__(self, happens: Callable[[int], object]) -> None:
+        self.memory = Memory()
+        self._happens = happens
+
+    def on_list(self, items: list[Pod], started: float, now: float) -> Slices[None]:
+        for number in range(3):
+            self._happens(number)
+            yield
+        self.memory.on_list(items, started, now)
+
+    def on_event(self, change: WatchEventType, item: Pod, now: float) -> None:
+        self.memory.on_event(change, item, now)
+
+
+def a_reflector(
+    kube: FakeKube, sink: Handler[Pod], settings: KubeSettings = SETTINGS
+) -> Reflector[Pod]:
     chance = random.Random(1)  # noqa: S311  (reproducible)
     return Reflector(kube, PODS, sink, settings=settings, random=chance)
 
@@ -63,6 +84,24 @@ async def test_the_list_says_when_it_was_begun() -> None:
     async with running(reflector):
         await reflector.synced.wait()
     assert sink.times == [(began, began + 2.0)]
+
+
+async def test_nothing_is_reported_while_a_list_is_taken_in_slices() -> None:
+    store = a_cluster()
+    make_pod(store, "a")
+    seen = []
+
+    def happens(number: int) -> None:
+        make_pod(store, f"b{number}")
+        seen.append((reflector.synced.is_set(), list(sink.memory.story)))
+
+    sink = SlicedMemory(happens)
+    reflector = a_reflector(FakeKube(store), sink)
+    async with running(reflector):
+        await until(lambda: "b2" in sink.memory.pods)
+        assert reflector.synced.is_set()
+    assert seen == [(False, [])] * 3
+    assert sink.memory.story == ["list a", "ADDED b0", "ADDED b1", "ADDED b2"]
 
 
 async def test_a_watch_that_breaks_goes_on_where_it_was() -> None:

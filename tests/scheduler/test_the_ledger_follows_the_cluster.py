@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tessera_core.machines.allocation import AllocationPhase
+from tessera_core.slices import at_once
 from tessera_embedded.apiserver.faults import Answer, Delay
 from tessera_schema.cards import MIB
 from tests.scheduler.fake_cluster import (
@@ -59,7 +60,7 @@ async def test_a_pod_that_was_bound_and_deleted_while_a_list_was_made_does_not_s
         started = scheduler.monotonic_clock.time() - 100
         cluster.kube.event_delay_s = 10_000
         cluster.delete("a")
-        scheduler.pod_cache.on_list([], started, scheduler.monotonic_clock.time())
+        at_once(scheduler.pod_cache.on_list([], started, scheduler.monotonic_clock.time()))
         assert phase(scheduler, uid) is AllocationPhase.BOUND
         await until(lambda: phase(scheduler, uid) is None, 5)
 
@@ -85,9 +86,8 @@ async def test_a_pod_of_another_form_closes_its_node_and_is_not_taken_for_gone()
         raw = cluster.call("GET", cluster.path("a"))
         raw["spec"]["tolerations"] = "of another form"
         odd = scheduler.pod_reader.read(msgspec.json.encode(raw))
-        scheduler.pod_cache.on_list(
-            [odd], scheduler.monotonic_clock.time() + 1, scheduler.monotonic_clock.time() + 2
-        )
+        started = scheduler.monotonic_clock.time() + 1
+        at_once(scheduler.pod_cache.on_list([odd], started, started + 1))
         assert phase(scheduler, uid) is AllocationPhase.BOUND
         cluster.pod("b", 1000)
         assert cluster.filter(scheduler, "b").failed_and_unresolvable_nodes == {"n0": "NodeBlocked"}

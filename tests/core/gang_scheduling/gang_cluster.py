@@ -29,10 +29,10 @@ from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.machines.gang import GangPhase
 from tessera_core.quota.allowance import minimum_usage
-from tessera_core.rebalance.slices import Slices
 from tessera_core.registry.registry import load
 from tessera_core.shadows.expected_ends import PodLifetime, lasts_s
 from tessera_core.shadows.search import SeatsLaterSearch
+from tessera_core.slices import Slices, at_once
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Pod, SchedulingGate
 from tessera_schema.requests import PodRequest
@@ -120,7 +120,7 @@ class GangCluster:
             self.queues.put_queue(spec)
         for gang in self.groups.values():
             self.gangs.put_group(gang)
-        self.gangs.list_pods(self.pods.values())
+        at_once(self.gangs.list_pods(list(self.pods.values())))
         for uid, pod in self.pods.items():
             self.ledger.observe(ObservedPod(uid=uid, grant=self.grants.get(pod.metadata.uid)), 0)
 

@@ -15,8 +15,8 @@ from tessera_core.rebalance import defragment as defragmenting
 from tessera_core.rebalance import relieve_contention, resize_proposals
 from tessera_core.rebalance.cluster_view import ClusterView, PlanRules, WaitingPod, by_node
 from tessera_core.rebalance.movable_pods import RunningPod
-from tessera_core.rebalance.slices import Slices, at_once
 from tessera_core.registry.registry import load
+from tessera_core.slices import Slices, at_once
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.kube import Node, Pod

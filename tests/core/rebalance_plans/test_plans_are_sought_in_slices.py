@@ -23,7 +23,7 @@ from tessera_core.rebalance.proposals import (
     proposing,
 )
 from tessera_core.rebalance.relieve_contention import CardOfNode, ContentionRules
-from tessera_core.rebalance.slices import Slices, at_once
+from tessera_core.slices import Slices, at_once
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_schema.kube import Pod
 from tessera_schema.messages.hints import CardHint

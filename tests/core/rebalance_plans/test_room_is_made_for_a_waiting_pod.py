@@ -11,7 +11,7 @@ from tessera_core.rebalance.disruption_budgets import Disruption
 from tessera_core.rebalance.movable_pods import MoveRules
 from tessera_core.rebalance.plan_budget import BudgetRules, Spent
 from tessera_core.rebalance.proposals import ProposalRules, proposing
-from tessera_core.rebalance.slices import at_once
+from tessera_core.slices import at_once
 from tessera_schema.kube import Taint, Toleration
 from tessera_schema.label_selectors import LabelTest
 from tessera_schema.plans import PlanKind, PlanSpec

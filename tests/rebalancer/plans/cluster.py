@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from tessera_core.rebalance.cluster_view import WorthRules
 from tessera_core.rebalance.movable_pods import MoveRules
-from tessera_core.rebalance.slices import Slices
 from tessera_core.registry.registry import load
+from tessera_core.slices import Slices
 from tessera_core.trust.grants import Signer, new_key, published_key
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plan_settings import PlanSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from tessera_core.rebalance.slices import Slices
+from tessera_core.slices import Slices
 from tessera_runtime.slice_runner import AT_MOST_S, in_slices
 
 

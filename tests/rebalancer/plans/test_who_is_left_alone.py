@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.rebalance.slices import at_once
+from tessera_core.slices import at_once
 from tessera_rebalancer.plans.pod_summary import summary
 from tessera_runtime.informers.grant_keys import GrantKeys
 from tessera_runtime.informers.pods import PodSummaryReader

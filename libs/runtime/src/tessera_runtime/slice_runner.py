@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from tessera_core.rebalance.slices import Slices
+from tessera_core.slices import Slices
 
 T = TypeVar("T")
 AT_MOST_S: Final = 0.004

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from tessera_core.kube.owner_references import OwnerRef, controller_of
 from tessera_core.registry.registry import DialectRegistry
+from tessera_core.slices import Slices, for_each
 from tessera_core.usage.lending_terms import GrantedShare, Holders, granted_shares_of
 from tessera_core.usage.smoothed import Key
 from tessera_runtime.informers.pods import DecodedPod, without_injections
@@ -81,21 +82,23 @@ class GrantedPods:
         pod = self._of.get(uid)
         return None if pod is None else pod.grant
 
-    def on_list(self, items: list[GrantedPodSummary], started: float, now: float) -> None:
+    def on_list(self, items: list[GrantedPodSummary], started: float, now: float) -> Slices[None]:
         """See `Handler.on_list`."""
         del started, now
-        self._on, self._of = {}, {}
-        for item in items:
-            self._put(item)
+        for uid in self._of.keys() - {item.uid for item in items}:
+            self._drop(uid)
+        yield from for_each(items, self._put)
 
     def on_event(self, change: WatchEventType, item: GrantedPodSummary, now: float) -> None:
         """See `Handler.on_event`."""
         del now
-        self._drop(item.uid)
-        if change is not WatchEventType.DELETED:
+        if change is WatchEventType.DELETED:
+            self._drop(item.uid)
+        else:
             self._put(item)
 
     def _put(self, item: GrantedPodSummary) -> None:
+        self._drop(item.uid)
         if item.shares:
             self._on.setdefault(item.node, {}).update(item.shares)
             self._of[item.uid] = item

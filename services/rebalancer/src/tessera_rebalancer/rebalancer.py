@@ -18,8 +18,8 @@ from functools import partial
 from typing import TypeVar
 
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.rebalance.slices import Slices
 from tessera_core.reports.agents import AgentReports
+from tessera_core.slices import Slices
 from tessera_core.usage.hints import HintBuilder
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_core.usage.smoother import Smoother

@@ -12,9 +12,9 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from tessera_core.rebalance.slices import Slices
 from tessera_core.reports.agents import AgentReports, ReceivedReport
 from tessera_core.reports.usage import GrantOf
+from tessera_core.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_core.usage.smoother import Smoother
 from tessera_runtime.bus.api import Bus, Message

@@ -14,10 +14,10 @@ from tessera_core.gang_planner.planner import GangPlanner
 from tessera_core.gangs.reservation import GangReservation, GangUnschedulable
 from tessera_core.gangs.scratch import MemberRequest, ScratchCluster
 from tessera_core.planner import Planner
-from tessera_core.rebalance.slices import at_once
 from tessera_core.shadows.expected_ends import PodLifetime, all_last_s, lasts_s
 from tessera_core.shadows.search import SeatsLaterSearch
 from tessera_core.shadows.shadow import Shadow
+from tessera_core.slices import at_once
 from tessera_schema.kube import Pod
 from tessera_schema.verdicts import PlanOutcome, Verdict
 

@@ -19,10 +19,10 @@ from tessera_core.gang_scheduling.turns import in_order
 from tessera_core.gangs.gang import GangMember
 from tessera_core.gangs.quorum import minimum_members
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.rebalance.slices import Slices
 from tessera_core.shadows.expected_ends import PodLifetime, all_last_s, lasts_s
 from tessera_core.shadows.search import SeatsLaterSearch
 from tessera_core.shadows.shadow import Shadow
+from tessera_core.slices import Slices
 from tessera_schema.kube import Pod
 
 STARVE_S: Final = 600.0

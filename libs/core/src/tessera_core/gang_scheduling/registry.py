@@ -6,7 +6,7 @@ another: here a change costs as much as the bundle that it is about.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from math import inf
 
@@ -17,6 +17,7 @@ from tessera_core.gangs.catalog import Bar, GangCatalog, read_gangs
 from tessera_core.gangs.gang import Gang, GangMember, GangMembers, GangOrigin, MatchPolicy
 from tessera_core.gangs.group_names import NamedGroup, TwoGroups, named_group
 from tessera_core.gangs.quorum import missing_members, still_needed
+from tessera_core.slices import Slices, for_each
 from tessera_schema.kube import Pod
 
 
@@ -182,13 +183,11 @@ class GangRegistry:
             self._succeeded.pop(group.id, None)
         self._touch(group.id)
 
-    def list_pods(self, pods: Iterable[Pod]) -> None:
+    def list_pods(self, pods: Sequence[Pod]) -> Slices[None]:
         """These are all pods that have not ended and name a gang."""
-        listed = {pod.metadata.uid: pod for pod in pods}
-        for uid in [each for each in (*self._named, *self._wrong) if each not in listed]:
-            self.drop_pod(uid)
-        for pod in listed.values():
-            self.put_pod(pod)
+        listed = {pod.metadata.uid for pod in pods}
+        yield from for_each({*self._named, *self._wrong} - listed, self.drop_pod)
+        yield from for_each(pods, self.put_pod)
 
     def touch_all(self) -> None:
         """Every gang has changed for somebody who forgot all of them."""

@@ -27,7 +27,7 @@ from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.packing.packer import Packer
 from tessera_core.placement.place import SEARCHED_FITS
-from tessera_core.rebalance.slices import Slices
+from tessera_core.slices import Slices
 
 STEPS_OF_A_SLICE: Final = 4
 """Fits that one slice may cost, at 0.3 to 2 ms each where there are 5,000 nodes with 8 cards. The

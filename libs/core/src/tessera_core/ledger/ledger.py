@@ -8,7 +8,7 @@ It does not look at clocks or the network: callers report what happened and when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy as copy_of
 
 from tessera_core.admission.allowances import Allowed, allowed_by
@@ -33,6 +33,7 @@ from tessera_core.machines.allocation import (
 )
 from tessera_core.quota.accounting import QuotaAccounting
 from tessera_core.quota.allowance import Allowance, QuotaUsage, Uses
+from tessera_core.slices import Slices, for_each
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant
 from tessera_schema.quotas import Limit
@@ -261,23 +262,24 @@ class Ledger:
         self.generation += self._unreadable.discard(seen.uid)
         return self._adopt(seen, seen.grant, now)
 
-    def relist(self, view: Iterable[ObservedPod], started: float, now: float) -> None:
-        """Replace the API server's view after a start or a gap.
+    def relist(self, shown: Set[str], started: float, taking: Slices[None]) -> Slices[None]:
+        """Replace the API server's view after a start or a gap: `taking` observes what a list
+        shows.
 
-        `view` shows every pod that exists, bound or not. A pod that it does not show, and that
-        the ledger knew before the list `started`, is gone. Events from before the list must not
-        be delivered after it.
+        `shown` are the uids of every pod that exists, bound or not. A pod that is not among them,
+        and that the ledger knew before the list `started`, is gone. Events from before the list
+        must not be delivered before it is taken.
+
+        What the list does not show ends last: between two slices each pod counts as it did or as
+        it is listed, and no card is free that was not, and will not be.
         """
-        shown = set()
-        for seen in view:
-            shown.add(seen.uid)
-            self.observe(seen, now)
-        old = [uid for uid, entry in self._entries.items() if entry.since < started]
-        for uid in (*old, *self._unreadable.before(started)):
-            if uid not in shown:
-                self._end(uid)
         for uid in self._quota.pending - shown:
             self.generation += self._quota.drop_pending(uid)
+        yield from taking
+        yield from for_each(list(self._entries), lambda uid: self._check(uid, shown, started))
+        for uid in self._unreadable.before(started):
+            if uid not in shown:
+                self._end(uid)
         self._ends.keep(shown)
 
     def ended(self, uid: str) -> None:
@@ -289,6 +291,11 @@ class Ledger:
         self._advance(uid, Ended())
 
     # -- keeping in step
+
+    def _check(self, uid: str, shown: Set[str], started: float) -> None:
+        entry = self._entries.get(uid)
+        if uid not in shown and entry is not None and entry.since < started:
+            self._end(uid)
 
     def _closed(self, grant: Grant, uids: Sequence[str]) -> str:
         """Why the pod takes no reservation, whatever is free; empty when it does."""

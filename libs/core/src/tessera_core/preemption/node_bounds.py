@@ -18,7 +18,7 @@ from tessera_core.gangs.scratch import MemberRequest, ScratchCluster
 from tessera_core.placement.units import units
 from tessera_core.preemption.eviction_costs import EvictionCost
 from tessera_core.preemption.victim_columns import CardLines
-from tessera_core.rebalance.slices import Slices
+from tessera_core.slices import Slices
 
 _LEVELS: Final = 6
 """Steps of priority that are distinguished."""

@@ -36,7 +36,7 @@ from tessera_core.preemption.victim_columns import VictimColumns, joined, lines_
 from tessera_core.preemption.victim_search import Forbidden, VictimSearch, VictimSet
 from tessera_core.preemption.victim_units import EvictableUnits, VictimUnit, units_of
 from tessera_core.rebalance.disruption_budgets import Disruption, forbidden
-from tessera_core.rebalance.slices import Slices, at_once
+from tessera_core.slices import Slices, at_once
 from tessera_schema.kube import Pod
 
 MOST_NODES: Final = 64

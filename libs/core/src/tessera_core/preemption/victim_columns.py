@@ -25,7 +25,7 @@ from tessera_core.preemption.potential_victims import (
 )
 from tessera_core.preemption.victim_units import VictimUnit
 from tessera_core.rebalance.movable_pods import checkpoint_s
-from tessera_core.rebalance.slices import Slices
+from tessera_core.slices import Slices
 from tessera_schema.cards import Card
 from tessera_schema.kube import Pod
 

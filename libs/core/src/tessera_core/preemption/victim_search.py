@@ -21,7 +21,7 @@ from msgspec import Struct
 from tessera_core.gangs.reservation import Seats
 from tessera_core.preemption.eviction_costs import EvictionCost, EvictionCosts
 from tessera_core.preemption.victim_units import VictimUnit
-from tessera_core.rebalance.slices import Slices
+from tessera_core.slices import Slices
 
 Trial = Callable[[Sequence[VictimUnit]], Seats | None]
 """Where everybody would go without these units; None where there is no room even so."""

@@ -23,7 +23,7 @@ from tessera_core.gangs.gang import (
     PreemptibleMembers,
 )
 from tessera_core.preemption.potential_victims import PotentialVictim
-from tessera_core.rebalance.slices import Slices
+from tessera_core.slices import Slices
 from tessera_schema.annotation_keys import PREEMPTIBLE_KEY
 from tessera_schema.kube import Pod
 

@@ -16,7 +16,7 @@ from tessera_core.ledger.ledger import Ledger
 from tessera_core.rebalance.disruption_budgets import Disruption, forbidden
 from tessera_core.rebalance.movable_pods import MoveRules, RunningPod, cost, not_now, untouchable
 from tessera_core.rebalance.plan_budget import BudgetRules, Spent, overspent
-from tessera_core.rebalance.slices import Slices
+from tessera_core.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_schema.grants import Share
 from tessera_schema.kube import Node, Pod

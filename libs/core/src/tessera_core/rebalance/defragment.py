@@ -32,7 +32,7 @@ from tessera_core.rebalance.cluster_view import (
 )
 from tessera_core.rebalance.joint_fit import JointFit, fit_jointly, parts_of
 from tessera_core.rebalance.movable_pods import RunningPod
-from tessera_core.rebalance.slices import Slices
+from tessera_core.slices import Slices
 from tessera_schema.plans import PlanKind, PlanSpec, PlanStep, PodOfPlan
 from tessera_schema.reasons import Reason
 

@@ -14,7 +14,7 @@ from tessera_core.placement.placer import Placer
 from tessera_core.quota.allowance import NO_LIMITS, Uses, counted_usage, use_of
 from tessera_core.rebalance.cluster_view import ClusterView, Seats, charge
 from tessera_core.rebalance.movable_pods import RunningPod
-from tessera_core.rebalance.slices import Slices
+from tessera_core.slices import Slices
 from tessera_schema.grants import Share
 from tessera_schema.kube import Pod
 from tessera_schema.quotas import BestEffortLimit, Limit

@@ -26,7 +26,7 @@ from tessera_core.rebalance.cluster_view import (
 from tessera_core.rebalance.plan_gains import GainRules
 from tessera_core.rebalance.relieve_contention import CardOfNode, ContentionRules
 from tessera_core.rebalance.resize_proposals import ResizeRules
-from tessera_core.rebalance.slices import Slices, at_once
+from tessera_core.slices import Slices, at_once
 from tessera_schema.plans import PlanKind, PlanSpec
 
 

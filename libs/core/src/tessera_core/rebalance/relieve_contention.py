@@ -22,7 +22,7 @@ from tessera_core.rebalance.cluster_view import ClusterView
 from tessera_core.rebalance.defragment import still_there
 from tessera_core.rebalance.joint_fit import place_of
 from tessera_core.rebalance.movable_pods import RunningPod
-from tessera_core.rebalance.slices import Slices
+from tessera_core.slices import Slices
 from tessera_schema.messages.hints import CardHint
 from tessera_schema.plans import PlanKind, PlanSpec, PlanStep
 from tessera_schema.reasons import Reason

@@ -26,7 +26,7 @@ from tessera_core.rebalance.cluster_view import ClusterView, Seats, WaitingPod
 from tessera_core.rebalance.defragment import still_there, waits_for_others
 from tessera_core.rebalance.joint_fit import parts_of
 from tessera_core.rebalance.movable_pods import RunningPod, move_hint
-from tessera_core.rebalance.slices import Slices
+from tessera_core.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_schema.annotation_keys import LEAST_MEMORY_KEY
 from tessera_schema.cards import MIB

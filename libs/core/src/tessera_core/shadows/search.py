@@ -17,8 +17,8 @@ from tessera_core.gangs.reservation import GangReservation, GangUnschedulable, S
 from tessera_core.gangs.scratch import MemberRequest, ScratchCluster
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.rebalance.slices import Slices
 from tessera_core.shadows.expected_ends import PodLifetime
+from tessera_core.slices import Slices
 from tessera_schema.kube import Pod
 
 _PODS_OF_A_SLICE: Final = 16

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Final, NoReturn
@@ -16,6 +16,7 @@ from tessera_core.registry.registry import DialectRegistry
 from tessera_core.reports.agents import AgentReports, ReceivedReport
 from tessera_core.reports.doubts import Doubt, Doubts
 from tessera_core.reports.usage import counting
+from tessera_core.slices import Slices, at_once, for_each
 from tessera_runtime.bus.api import Bus, Message
 from tessera_runtime.kube.reflector import WatchEventType
 from tessera_schema import subjects
@@ -60,13 +61,15 @@ class ClusterFeed:
         """Raises msgspec.DecodeError. Nodes have been read before."""
         return read_pod(self.registry, raw, self.occupancy.cards_on)
 
-    def put_nodes(self, nodes: Iterable[CardNode]) -> None:
+    def put_nodes(self, nodes: Sequence[CardNode]) -> None:
+        """All nodes that there are, at once."""
+        at_once(self.list_nodes(nodes))
+
+    def list_nodes(self, nodes: Sequence[CardNode]) -> Slices[None]:
         """All nodes that there are."""
-        found = {node.name: node for node in nodes}
-        for name in self._nodes.keys() - found.keys():
+        for name in self._nodes.keys() - {node.name for node in nodes}:
             self.remove_node(name)
-        for node in found.values():
-            self.put_node(node)
+        yield from for_each(nodes, self.put_node)
 
     def put_node(self, node: CardNode) -> None:
         """A node as it is now; one that has not changed costs nothing."""
@@ -86,14 +89,15 @@ class ClusterFeed:
             if reports is not None:
                 reports.forget(name)
 
-    def put_pods(self, pods: Iterable[CardPod]) -> None:
+    def put_pods(self, pods: Sequence[CardPod]) -> None:
+        """All pods that there are, at once."""
+        at_once(self.list_pods(pods))
+
+    def list_pods(self, pods: Sequence[CardPod]) -> Slices[None]:
         """All pods that there are."""
-        found = list(pods)
-        gone = set(self.occupancy.pods()).difference(pod.uid for pod in found)
-        for uid in gone:
-            self.occupancy.remove_pod(uid)
-        for pod in found:
-            self.occupancy.put_pod(pod)
+        gone = set(self.occupancy.pods()).difference(pod.uid for pod in pods)
+        yield from for_each(gone, self.occupancy.remove_pod)
+        yield from for_each(pods, self.occupancy.put_pod)
 
     def left_out(self, what: str) -> None:
         """An object that cannot be read."""
@@ -190,10 +194,10 @@ class NodeFeed:
     def __init__(self, feed: ClusterFeed) -> None:
         self._feed = feed
 
-    def on_list(self, items: list[CardNode], started: float, now: float) -> None:
+    def on_list(self, items: list[CardNode], started: float, now: float) -> Slices[None]:
         """See `Handler.on_list`."""
         del started, now
-        self._feed.put_nodes(items)
+        return self._feed.list_nodes(items)
 
     def on_event(self, change: WatchEventType, item: CardNode, now: float) -> None:
         """See `Handler.on_event`."""
@@ -210,10 +214,10 @@ class PodFeed:
     def __init__(self, feed: ClusterFeed) -> None:
         self._feed = feed
 
-    def on_list(self, items: list[CardPod], started: float, now: float) -> None:
+    def on_list(self, items: list[CardPod], started: float, now: float) -> Slices[None]:
         """See `Handler.on_list`."""
         del started, now
-        self._feed.put_pods(items)
+        return self._feed.list_pods(items)
 
     def on_event(self, change: WatchEventType, item: CardPod, now: float) -> None:
         """See `Handler.on_event`."""

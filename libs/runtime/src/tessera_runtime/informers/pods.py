@@ -29,6 +29,7 @@ from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.recovery.adopt import adopt
 from tessera_core.registry.registry import DialectRegistry
+from tessera_core.slices import Slices, for_each
 from tessera_core.trust.grants import Verifier
 from tessera_runtime.informers.grant_keys import GrantKeys
 from tessera_runtime.kube import paths, timestamps
@@ -176,17 +177,25 @@ class LedgerPods(Generic[P]):
         self._where: dict[str, str] = {}
         """Uid -> group."""
 
-    def on_list(self, items: list[P], started: float, now: float) -> None:
+    def on_list(self, items: list[P], started: float, now: float) -> Slices[None]:
         """See `Handler.on_list`."""
-        self._groups, self._where = {}, {}
-        self._ledger.relist([_observed(item) for item in items], started, now)
-        for item in items:
-            self._put(item)
+        shown = {item.uid for item in items}
+        taking = for_each(items, lambda item: self._take(item, now))
+        yield from self._ledger.relist(shown, started, taking)
+        for uid in self._where.keys() - shown:
+            self._drop(uid)
 
     def on_event(self, change: WatchEventType, item: P, now: float) -> None:
         """See `Handler.on_event`."""
+        if change is WatchEventType.DELETED:
+            self._drop(item.uid)
+            self._ledger.ended(item.uid)
+        else:
+            self._take(item, now)
+
+    def _take(self, item: P, now: float) -> None:
         self._drop(item.uid)
-        if change is WatchEventType.DELETED or item.ended:
+        if item.ended:
             self._ledger.ended(item.uid)
         else:
             self._ledger.observe(_observed(item), now)

@@ -88,12 +88,12 @@ class ObjectReader(Generic[T]):
 
     def objects(self, page: Page) -> list[T]:
         """The objects of a page."""
-        return [item for raw in page.items or () for item in self.one(bytes(raw))]
+        return [item for raw in page.items or () for item in self.one(raw)]
 
-    def one(self, raw: bytes) -> tuple[T] | tuple[()]:
+    def one(self, raw: bytes | Raw) -> tuple[T] | tuple[()]:
         """The object, unless it cannot be read."""
         try:
-            return (self._read(raw),)
+            return (self._read(bytes(raw)),)
         except (msgspec.DecodeError, ValueError) as e:
             self._unreadable(UnreadableObject(self._path, identity(raw), str(e)))
             return ()

@@ -21,6 +21,7 @@ from typing import Final, Generic, NoReturn, Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
+from tessera_core.slices import Slices, for_each
 from tessera_runtime import logs
 from tessera_runtime.backoff import Backoff
 from tessera_runtime.errors import ApiBusy, ApiLost, Permanent, TesseraError
@@ -28,6 +29,7 @@ from tessera_runtime.kube.api import NONE, Kube
 from tessera_runtime.kube.lists import ObjectReader, UnreadableObject, identity, pages, read_event
 from tessera_runtime.kube.responses import refusal, status_of
 from tessera_runtime.kube.settings import KubeSettings
+from tessera_runtime.slice_runner import in_slices
 
 T = TypeVar("T")
 
@@ -57,11 +59,12 @@ class Handler(Protocol[T]):
     """What gets the objects. Both methods are called on the loop, do not wait, and raise only for a
     bug, which ends the reflector."""
 
-    def on_list(self, items: list[T], started: float, now: float) -> None:
+    def on_list(self, items: list[T], started: float, now: float) -> Slices[None] | None:
         """All that there is: what is not among them is gone, unless it came to be since `started`.
 
         Both times are the loop's, in seconds. Objects that could not be read were reported before
-        this."""
+        this. A long list is taken in slices, between which others on the loop run: no event is
+        reported until the last, and until the first list is taken whole nothing is `synced`."""
         ...
 
     def on_event(self, change: WatchEventType, item: T, now: float) -> None:
@@ -157,15 +160,18 @@ class Reflector(Generic[T]):
             self._kube, self._watched.path, limit=self._settings.page, query=self._watched.query
         )
         async for page in listed:
-            items += self._reader.objects(page)
+            await in_slices(
+                for_each(page.items or (), lambda raw: items.extend(self._reader.one(raw)))
+            )
             version = page.metadata.resource_version
-            await asyncio.sleep(0)
         if not version:
             raise ApiLost(f"list {self._watched.path}: without a resourceVersion")
         self.lists += 1
         self.alive_at = self._now()
         self._version = version
-        self._handler.on_list(items, started, self.alive_at)
+        taking = self._handler.on_list(items, started, self.alive_at)
+        if taking is not None:
+            await in_slices(taking)
         self.synced.set()
 
     async def _watch(self) -> None:

@@ -14,8 +14,8 @@ from tessera_core.rebalance.cluster_view import ClusterView, WaitingPod
 from tessera_core.rebalance.movable_pods import RunningPod
 from tessera_core.rebalance.plan_budget import Former, spent
 from tessera_core.rebalance.proposals import ProposalRules
-from tessera_core.rebalance.slices import Slices
 from tessera_core.registry import kube_scheduler_config
+from tessera_core.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plans.nodes import PlanNodes
 from tessera_rebalancer.plans.pod_summary import summary

@@ -16,7 +16,7 @@ from tessera_core.rebalance.cluster_view import ClusterView
 from tessera_core.rebalance.plan_budget import spent
 from tessera_core.rebalance.plan_gains import Pause
 from tessera_core.rebalance.relieve_contention import CardOfNode
-from tessera_core.rebalance.slices import Slices
+from tessera_core.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plan_settings import PlanSettings
 from tessera_rebalancer.plans.cluster_watch import ClusterWatch

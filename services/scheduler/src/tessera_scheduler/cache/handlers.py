@@ -5,10 +5,11 @@ Objects are compared with what is known, never counted: a watch may show a chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tessera_core.placement.packing.host_capacity import HostCapacity
+from tessera_core.slices import Slices, for_each
 from tessera_runtime.kube.reflector import WatchEventType
 from tessera_runtime.metrics import Counter
 from tessera_runtime.monotonic_clock import MonotonicClock
@@ -27,8 +28,8 @@ from tessera_schema.kube import Custom
 class PodFollower(Protocol):
     """Follows pods for other purposes than the ledger."""
 
-    def on_pod_list(self, items: Iterable[PodSummary]) -> None:
-        """Take all pods."""
+    def on_pod_list(self, items: Sequence[PodSummary]) -> Slices[None]:
+        """Take all pods, in slices."""
         ...
 
     def on_pod(self, item: PodSummary) -> None:
@@ -64,18 +65,24 @@ class PodHandler:
         self._clock = clock
         self._others = others
 
-    def on_list(self, items: list[PodSummary], started: float, now: float) -> None:
-        """Take all pods."""
+    def on_list(self, items: list[PodSummary], started: float, now: float) -> Slices[None]:
+        """Take all pods: what others may add meanwhile is compared with the list first, the ledger
+        goes by when it got to know a pod."""
         self._relists.inc()
         at = self._clock.at(now)
-        self._pod_cache.on_list(items, self._clock.at(started), at)
+        self._in_flight.keep(items)
+        yield
+        running = {item.uid for item in items if _runs(item)}
+        yield
+        self._hosts.only(running)
+        yield
+        yield from self._pod_cache.on_list(items, self._clock.at(started), at)
+        yield
         self._reservations.on_list(items, at)
-        self._in_flight.on_list(items, at)
-        self._hosts.only(item.uid for item in items if _runs(item))
-        for item in filter(_runs, items):
-            self._hosts.hold(item.uid, item.node, item.host)
+        yield
+        yield from for_each(items, lambda item: self._hold(item, at))
         for other in self._others:
-            other.on_pod_list(items)
+            yield from other.on_pod_list(items)
 
     def on_event(self, change: WatchEventType, item: PodSummary, now: float) -> None:
         """Take a pod that was added, modified or deleted."""
@@ -90,13 +97,16 @@ class PodHandler:
         at = self._clock.at(now)
         self._pod_cache.on_update(item, at)
         self._reservations.on_update(item, at)
+        self._hold(item, at)
+        for other in self._others:
+            other.on_pod(item)
+
+    def _hold(self, item: PodSummary, at: float) -> None:
         self._in_flight.on_update(item, at)
         if _runs(item):
             self._hosts.hold(item.uid, item.node, item.host)
         elif item.ended:
             self._hosts.release(item.uid)
-        for other in self._others:
-            other.on_pod(item)
 
 
 def _runs(pod: PodSummary) -> bool:
@@ -127,14 +137,17 @@ class NodeHandler:
         self._relists = relists.labels("nodes")
         self._clock = clock
 
-    def on_list(self, items: list[NodeSummary], started: float, now: float) -> None:
+    def on_list(self, items: list[NodeSummary], started: float, now: float) -> Slices[None]:
         """Take all nodes."""
         self._relists.inc()
         allocated = {item.name: item.allocated for item in items}
         self._in_flight.on_node_list(allocated, self._clock.at(now))
-        for gone in self._nodes.on_list(items):
+        yield
+        for gone in self._nodes.others(allocated.keys()):
+            self._nodes.on_delete(gone)
             self._device_states.on_node_gone(gone)
             self._agent_leases.on_node_gone(gone)
+        yield from for_each(items, self._nodes.on_update)
         self._agent_leases.on_node_list({item.name: item.heartbeats for item in items})
         self._hosts.nodes({item.name: item.host for item in items})
 

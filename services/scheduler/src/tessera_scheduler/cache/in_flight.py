@@ -52,14 +52,9 @@ class InFlightTracker:
         """Drop a node that is gone."""
         self._in_flight.remove_node(name)
 
-    def on_list(self, summaries: Iterable[PodSummary], now: float) -> None:
-        """Take all pods."""
-        opened, uids = False, set()
-        for summary in summaries:
-            if summary.start is not None:
-                uids.add(summary.uid)
-                opened |= self._observe(summary, now)
-        if self._in_flight.keep(frozenset(uids)) or opened:
+    def keep(self, summaries: Iterable[PodSummary]) -> None:
+        """Of the pods that are bound and have not started only those of a list are left."""
+        if self._in_flight.keep(frozenset(s.uid for s in summaries if s.start is not None)):
             self._pod_events.freed.publish()
 
     def on_update(self, summary: PodSummary, now: float) -> None:

@@ -8,7 +8,7 @@ it for a while: by then it has written what is true."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final
 
 import msgspec
@@ -90,16 +90,9 @@ class NodeCache:
         """Whether the watch of nodes shows it."""
         return node in self._published
 
-    def on_list(self, summaries: Iterable[NodeSummary]) -> list[str]:
-        """Take a whole list of nodes; those that are gone."""
-        listed = set()
-        for summary in summaries:
-            listed.add(summary.name)
-            self.on_update(summary)
-        gone = [name for name in self._published if name not in listed]
-        for name in gone:
-            self.on_delete(name)
-        return gone
+    def others(self, listed: Set[str]) -> Sequence[str]:
+        """The known nodes that a list does not show."""
+        return [name for name in self._published if name not in listed]
 
     def on_update(self, summary: NodeSummary) -> None:
         """Take a node that was added or modified."""

@@ -7,11 +7,12 @@ makes no calls itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence, Set
 
-from tessera_core.ledger.entries import LedgerEntry, ObservedPod
+from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
+from tessera_core.slices import Slices, for_each
 from tessera_runtime.kube.binding import PodKey
 from tessera_scheduler.alerts import Alert, AlertReason, Alerts
 from tessera_scheduler.cache.outlived import OutlivedContainers
@@ -40,20 +41,31 @@ class PodCache:
         self._pod_events = pod_events
         self._outlived = outlived
 
-    def on_list(self, summaries: Iterable[PodSummary], started: float, now: float) -> None:
+    def on_list(self, summaries: Sequence[PodSummary], started: float, now: float) -> Slices[None]:
         """Take a whole list, begun at `started`; nothing from before it may follow."""
-        listed = set(self._outlived.uids())
-        for summary in summaries:
-            self.on_update(summary, now)
-            listed.add(summary.uid)
-        before = [(e.grant, e.phase is AllocationPhase.BOUND) for e in self._ledger.entries()]
-        self._ledger.relist([ObservedPod(uid=uid, grant=None) for uid in listed], started, now)
-        for grant, bound in before:
-            if self._ledger.entry(grant.uid) is None:
-                self._end(grant.uid, grant if bound else None)
-            elif grant.uid not in listed and bound:
-                # bound and perhaps deleted while the list was made: no event will show it
-                self._pod_events.doubted.publish(PodKey(grant.namespace, grant.name, grant.uid))
+        listed = {summary.uid for summary in summaries}.union(self._outlived.uids())
+        yield
+        taking = self._take(summaries, listed, started, now)
+        yield from self._ledger.relist(listed, started, taking)
+
+    def _take(
+        self, summaries: Sequence[PodSummary], listed: Set[str], started: float, now: float
+    ) -> Slices[None]:
+        yield from for_each(summaries, lambda summary: self.on_update(summary, now))
+        yield
+
+        uids = [entry.grant.uid for entry in self._ledger.entries()]
+        yield from for_each(uids, lambda uid: self._check(uid, listed, started))
+
+    def _check(self, uid: str, listed: Set[str], started: float) -> None:
+        entry = self._ledger.entry(uid)
+        if uid in listed or entry is None:
+            return
+        if entry.since < started:
+            self.on_delete(uid)
+        elif entry.phase is AllocationPhase.BOUND:
+            # bound and perhaps deleted while the list was made: no event will show it
+            self._pod_events.doubted.publish(PodKey(entry.grant.namespace, entry.grant.name, uid))
 
     def on_update(self, summary: PodSummary, now: float) -> None:
         """Take a pod that was added or modified."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -11,6 +11,7 @@ from tessera_core.gang_status.groups import WRITTEN
 from tessera_core.gang_status.koordinator import TIMEOUT
 from tessera_core.gang_status.pod_counts import MemberPod, member_pod
 from tessera_core.gangs.group_names import NamedGroup, named_group
+from tessera_core.slices import Slices, for_each
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import ListWatch, WatchEventType
 from tessera_runtime.monotonic_clock import MonotonicClock
@@ -57,13 +58,11 @@ class GroupPods:
 
     # -- pods that have not ended
 
-    def on_pod_list(self, items: Iterable[PodSummary]) -> None:
+    def on_pod_list(self, items: Sequence[PodSummary]) -> Slices[None]:
         """Take all pods that have not ended."""
-        listed = {item.uid: item for item in items if item.member is not None}
-        for uid in [each for each in self._living if each not in listed]:
+        for uid in self._living.keys() - {item.uid for item in items}:
             self._drop(uid)
-        for item in listed.values():
-            self.on_pod(item)
+        yield from for_each(items, self.on_pod)
 
     def on_pod(self, item: PodSummary) -> None:
         """Take a pod that was added or modified."""

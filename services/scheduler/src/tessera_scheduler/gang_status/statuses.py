@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NoReturn
 
 from tessera_core.admission.exempt_pods import scope_of
@@ -11,6 +11,7 @@ from tessera_core.gang_scheduling.attempt import WAITING, GangAttempt
 from tessera_core.gang_status.groups import WRITTEN, GangSituation, StatusGroup
 from tessera_core.gangs.gang import GangOrigin
 from tessera_core.registry.registry import DialectRegistry
+from tessera_core.slices import Slices
 from tessera_runtime import logs
 from tessera_runtime.kube.events import EventRecorder, ObjectRef
 from tessera_runtime.metrics import MetricsRegistry
@@ -136,9 +137,9 @@ class GangStatuses:
             ended_pod_watch(reflectors, self.pods),
         ]
 
-    def on_pod_list(self, items: Iterable[PodSummary]) -> None:
+    def on_pod_list(self, items: Sequence[PodSummary]) -> Slices[None]:
         """Take all pods that have not ended."""
-        self.pods.on_pod_list(items)
+        return self.pods.on_pod_list(items)
 
     def on_pod(self, item: PodSummary) -> None:
         """Take a pod that was added or modified."""

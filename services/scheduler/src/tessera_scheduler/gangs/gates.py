@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -10,6 +10,7 @@ import msgspec
 
 from tessera_core.gangs.gates import is_gated
 from tessera_core.gangs.group_names import ADMISSION_GATE
+from tessera_core.slices import Slices
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiNotFound, ApiRefused
 from tessera_runtime.kube import paths
@@ -97,13 +98,14 @@ class LeftGates:
     def __init__(self, opener: GateOpener) -> None:
         self._opener = opener
 
-    def on_pod_list(self, items: Iterable[PodSummary]) -> None:
+    def on_pod_list(self, items: Sequence[PodSummary]) -> Slices[None]:
         """Take all pods; a replica that takes over lists them once it may open gates."""
         gated = {
             item.uid: item.member for item in items
             if item.member is not None and is_gated(item.member)
         }  # fmt: skip
         self._opener.only(gated)
+        yield
         self._opener.open(gated.values())
 
     def on_pod(self, item: PodSummary) -> None:

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from tessera_core.kube.host_requests import Host
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
-from tessera_core.rebalance.slices import Slices
 from tessera_core.shadows.expected_ends import UNSAID, LifeSpan, PodLifetime
+from tessera_core.slices import Slices
 from tessera_runtime.kube.reflector import WatchEventType
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import (

@@ -8,7 +8,7 @@ replica that takes over reads which pods have a node, and reserves the rest of t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NoReturn
 
 from tessera_core.admission.exempt_pods import scope_of
@@ -27,6 +27,7 @@ from tessera_core.gangs.reservation import STEPS_OF_A_SLICE
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.scheduling.in_flight import InFlightPods
+from tessera_core.slices import Slices, for_each
 from tessera_runtime import logs
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import ListWatch
@@ -145,23 +146,17 @@ class GangScheduling:
         """The registry has changed."""
         self._something.set()
 
-    def on_pod_list(self, items: Iterable[PodSummary]) -> None:
+    def on_pod_list(self, items: Sequence[PodSummary]) -> Slices[None]:
         """Take all pods that have not ended."""
-        items = list(items)
-        self.registry.list_pods(item.member for item in items if item.member is not None)
-        running = [item for item in items if item.node and not item.ended]
-        gated = [item for item in items if item.member is not None and is_gated(item.member)]
-        self._gates.only(item.uid for item in gated)
+        named = [item for item in items if item.member is not None]
+        self._gates.only(item.uid for item in named if item.member and is_gated(item.member))
         self._strays = {}
         self._refused_by_queue.clear()
-        for item in gated:
-            self._note_gate(item)
-        self.queues.only(item.uid for item in items if item.member is not None)
-        for item in items:
-            self._note_queue(item)
-        self._nodes.only(item.uid for item in running)
-        for item in running:
-            self._nodes.hold(item.uid, item.node, item.host, item.life)
+        self.queues.only(item.uid for item in named)
+        self._nodes.only(item.uid for item in items if item.node and not item.ended)
+        yield
+        yield from self.registry.list_pods([item.member for item in named if item.member])
+        yield from for_each(items, self._note)
         self.changed()
 
     def on_pod(self, item: PodSummary) -> None:
@@ -175,9 +170,12 @@ class GangScheduling:
         elif self.registry.gang_of(item.uid):  # it names its gang no longer
             self.registry.drop_pod(item.uid)
             self.changed()
+        self._note(item)
+
+    def _note(self, item: PodSummary) -> None:
         self._note_queue(item)
         self._note_gate(item)
-        if item.node:
+        if item.node and not item.ended:
             self._nodes.hold(item.uid, item.node, item.host, item.life)
 
     def _note_queue(self, item: PodSummary) -> None:

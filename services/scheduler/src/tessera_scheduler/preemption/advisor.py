@@ -21,7 +21,7 @@ from tessera_core.preemption.preemption import (
 from tessera_core.preemption.victim_columns import VictimColumns
 from tessera_core.preemption.victim_units import gang_priority, priority_of
 from tessera_core.rebalance.disruption_budgets import Disruption
-from tessera_core.rebalance.slices import Slices
+from tessera_core.slices import Slices
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import TesseraError

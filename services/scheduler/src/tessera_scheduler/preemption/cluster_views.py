@@ -9,7 +9,7 @@ from tessera_core.ledger.ledger import Ledger
 from tessera_core.preemption.potential_victims import PreemptionRules
 from tessera_core.preemption.preemption import PreemptionView
 from tessera_core.rebalance.disruption_budgets import Disruption
-from tessera_core.rebalance.slices import Slices
+from tessera_core.slices import Slices
 from tessera_scheduler.gangs.nodes import GangNodes
 from tessera_scheduler.gangs.scheduling import GangScheduling
 from tessera_scheduler.preemption.running_pods import RunningPods

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NoReturn
 
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.scheduling.filter import FilterAnswer
 from tessera_core.scheduling.node_reservations import NodeReservations
+from tessera_core.slices import Slices
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import ListWatch
 from tessera_runtime.monotonic_clock import MonotonicClock
@@ -113,9 +114,9 @@ class SchedulerPreemption:
         listed = ListWatch(paths.NODES, self._nodes.read, query)
         return [reflectors.make(listed, self._nodes, "nodes of preemption")]
 
-    def on_pod_list(self, items: Iterable[PodSummary]) -> None:
+    def on_pod_list(self, items: Sequence[PodSummary]) -> Slices[None]:
         """See `RunningPods`."""
-        self.pods.on_pod_list(items)
+        return self.pods.on_pod_list(items)
 
     def on_pod(self, item: PodSummary) -> None:
         """See `RunningPods`."""

@@ -3,10 +3,11 @@ does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from tessera_core.gangs.group_names import named_group
 from tessera_core.preemption.potential_victims import PotentialVictim
+from tessera_core.slices import Slices, for_each
 from tessera_scheduler.cache.pod_reader import PodSummary
 from tessera_scheduler.gangs.nodes import GangNodes
 from tessera_schema.kube import Pod
@@ -39,16 +40,19 @@ class RunningPods:
 
     # -- what watches show
 
-    def on_pod_list(self, items: Iterable[PodSummary]) -> None:
+    def on_pod_list(self, items: Sequence[PodSummary]) -> Slices[None]:
         """Take all pods."""
         running = [item for item in items if item.node and not item.ended]
+        yield
+        uids = {item.uid for item in running}
+        yield
         if self._nodes is not None:
-            self._nodes.only(item.uid for item in running)
-        for uid in self._known.keys() - {item.uid for item in running}:
+            self._nodes.only(uids)
+        for uid in [uid for uid in self._known if uid not in uids]:
             del self._known[uid]
             self._grouped.pop(uid, None)
-        for item in running:
-            self.on_pod(item)
+        yield
+        yield from for_each(running, self.on_pod)
 
     def on_pod(self, item: PodSummary) -> None:
         """Take a pod that was added or modified."""

@@ -6,7 +6,7 @@ which nothing is known are taken to have enough of both, and what is not readabl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 
 import numpy as np
 
@@ -65,9 +65,9 @@ class HostCapacity:
         """What the pod holds; nothing where it is not known."""
         return self._pods.get(uid, ("", NOTHING))[1]
 
-    def only(self, uids: Iterable[str]) -> None:
+    def only(self, uids: Set[str]) -> None:
         """No other pods are left."""
-        for uid in self._pods.keys() - set(uids):
+        for uid in [uid for uid in self._pods if uid not in uids]:
             self.release(uid)
 
     # -- asked by placement

@@ -7,11 +7,21 @@ changes between two pieces is seen or not; a plan is checked once more before it
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Generator, Iterable
+from typing import Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Slices: TypeAlias = Generator[None, None, T]
+ITEMS: Final = 32
+"""Items of a list in one slice."""
+
+
+def for_each(items: Iterable[T], do: Callable[[T], object]) -> Slices[None]:
+    """Do something with each of the items, which do not change meanwhile."""
+    for count, item in enumerate(items, 1):
+        do(item)
+        if count % ITEMS == 0:
+            yield
 
 
 def at_once(work: Slices[T]) -> T:
