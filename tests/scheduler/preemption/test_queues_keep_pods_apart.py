@@ -73,3 +73,21 @@ async def test_the_cap_of_the_queue_holds_as_it_would_be_then() -> None:
         assert not cluster.filter(scheduler, "high").node_names
         text = await explained(cluster, scheduler, "high")
         assert text.startswith("would fit if 1 pod left: default/mine (")
+
+
+async def test_nobody_goes_where_the_cap_is_below_what_the_queue_would_still_use() -> None:
+    """The cap was lowered below what is used: a pod in place of another one is still too much."""
+    cluster = QueueCluster(cards=2)
+    cluster.queue("q", "1")
+    config = replace(
+        whole(), preemption=PreemptionSettings(mode=PreemptionSwitch.SHOW, protect_s=0)
+    )
+    async with leading(cluster, config=config) as scheduler:
+        cluster.pod("mine", WHOLE, annotations={**MAY_GO, QUEUE: "q"}, priority=1)
+        assert await cluster.place(scheduler, "mine")
+        await until(lambda: scheduler.preemption is not None and len(scheduler.preemption.pods))
+        cluster.cap("q", "0")
+        await asyncio.sleep(5)
+        cluster.queued("high", priority=10)
+        assert not cluster.filter(scheduler, "high").node_names
+        assert "would fit" not in await explained(cluster, scheduler, "high")

@@ -112,16 +112,23 @@ class ClusterQueues:
         return sum_of(self.used(origin, each) for each in self._trees[origin].below(name))
 
     def over(
-        self, origin: QueueOrigin, name: str, asked: QueueAmounts, *, idle: bool = False
+        self,
+        origin: QueueOrigin,
+        name: str,
+        asked: QueueAmounts,
+        *,
+        freed: QueueAmounts | None = None,
+        idle: bool = False,
     ) -> str:
-        """Which cap the gang would exceed, in numbers; with `idle`, if nobody used anything. Empty
-        when none."""
+        """Which cap the gang would exceed, in numbers, once others of the queue have left what is
+        `freed`; with `idle`, if nobody used anything. Empty when none."""
         if not self.known(origin):
             return ""
-        tree = self._trees[origin]
+        tree, left = self._trees[origin], freed or {}
 
         def used(queue: str) -> QueueAmounts:
-            return {} if idle else self.used(origin, queue, below=True)
+            have = {} if idle else self.used(origin, queue, below=True)
+            return {dim: amount - left.get(dim, 0) for dim, amount in have.items()}
 
         return tree.over(name, used, asked)
 

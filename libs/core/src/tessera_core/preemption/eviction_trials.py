@@ -60,8 +60,7 @@ class QueueRoom:
         if self._queues is None or self._queue is None:
             return ""
         freed = sum_of(map(self._amounts, gone))
-        more = {dim: amount - freed.get(dim, 0) for dim, amount in self._requested.items()}
-        return self._queues.over(*self._queue, {dim: n for dim, n in more.items() if n > 0})
+        return self._queues.over(*self._queue, self._requested, freed=freed)
 
     def _amounts(self, pod: Pod) -> Mapping[QueueDimension, float]:
         entry = self._ledger.entry(pod.metadata.uid)
