@@ -1,7 +1,8 @@
 """Signs of gangs and queues on a pod that asks for cards.
 
-Tessera places pods one by one (the ledger can take several, a later release will); a user who
-relies on a gang or a queue is warned, whatever dialect the pod speaks.
+Where the scheduler places pods one by one, a user who relies on a gang or a queue is warned,
+whatever dialect the pod speaks. How gangs are read where they start whole is in
+`tessera_core.gangs`.
 """
 
 from __future__ import annotations
