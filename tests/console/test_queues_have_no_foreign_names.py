@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from aiohttp import ClientSession
+from msgspec.structs import replace
+
 from tessera_core.gang_scheduling.view import QueueKey, QueueView, WaitingGang
 from tessera_core.gangs.fair_shares import QueueShare
 from tessera_core.gangs.queues import VOLCANO_QUEUE, QueueDimension
-from tests.console.scene import ADMIN, TENANT, TENANT_OF, Scene, small_scene
+from tests.console.scene import (
+    ADMIN,
+    SETTINGS,
+    TENANT,
+    TENANT_OF,
+    Scene,
+    a_console,
+    small_scene,
+)
 from tests.console.test_a_tenant_sees_its_own import calling
 
 CARDS = QueueDimension("nvidia", "cards")
@@ -53,6 +64,18 @@ async def test_without_a_token_there_is_nothing() -> None:
     async with calling("", queued()) as wire:
         status, _ = await wire.get("/api/queues")
     assert status == 401
+
+
+async def test_where_nobody_serves_them_there_are_none() -> None:
+    async with (
+        a_console(small_scene(), replace(SETTINGS, access="open")) as console,
+        ClientSession() as session,
+        session.get(f"http://127.0.0.1:{console.served.port}/api/queues") as answer,
+    ):
+        assert answer.status == 200
+        found = await answer.json()
+    assert found["items"] == []
+    assert "APIService is missing" in found["message"]
 
 
 async def test_the_page_has_its_address() -> None:

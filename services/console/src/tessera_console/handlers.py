@@ -41,6 +41,10 @@ _NOBODY: Final = ConsoleCaller(name="", token="", scope=OPEN)
 _SENT_BY: Final = "application/json"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+_NO_QUEUES: Final = (
+    "The API server does not serve the scheduler's extension API: its APIService is missing."
+)
+
 
 class PlanDecision(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of a decision."""
@@ -165,8 +169,11 @@ class ConsoleHandlers:
         """Asked with the caller's own token: the scheduler names what this caller may read."""
         caller = await self._caller(request)
         namespace = "" if caller.scope.everything else min(caller.scope.namespaces, default="")
-        async with self._kube_of(caller) as kube:
-            body = await caller_api.queues(kube, namespace)
+        try:
+            async with self._kube_of(caller) as kube:
+                body = await caller_api.queues(kube, namespace)
+        except ApiNotFound:
+            return _json({"items": [], "message": _NO_QUEUES})
         return web.Response(body=body, headers={**_API_HEADERS, "Content-Type": _SENT_BY})
 
     async def decision(self, request: web.Request) -> web.Response:

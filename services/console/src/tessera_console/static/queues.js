@@ -25,17 +25,17 @@ export class QueuesView {
   async load() {
     try {
       const found = await read("queues");
-      if (!this.closed) this.show(found.items);
+      if (!this.closed) this.show(found.items, found.message);
     } catch (error) {
       if (!this.closed) replace(this.list, empty("No queues", error.message, command("tessera queue -A")));
     }
   }
 
-  show(items) {
+  show(items, message) {
     const levels = new Map();
     for (const { state } of items) levels.set(`${state.group}/${state.name}`, 1 + (levels.get(`${state.group}/${state.parent}`) ?? -1));
     replace(this.list, items.length ? items.map((one) => queue(one, levels.get(`${one.state.group}/${one.state.name}`)))
-      : empty("No queue", "The cluster has neither Queues of Volcano nor ElasticQuotas that you may see."));
+      : empty("No queue", message ?? "The cluster has neither Queues of Volcano nor ElasticQuotas that you may see."));
   }
 }
 
