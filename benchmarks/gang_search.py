@@ -11,11 +11,16 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.card_nodes import CARDS, VENDOR, put_nodes
 from tessera_core.gangs.reservation import (
     STEPS_OF_A_SLICE,
     GangReservation,
@@ -25,7 +30,7 @@ from tessera_core.gangs.reservation import (
 from tessera_core.gangs.scratch import MemberRequest
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.ledger import Ledger
-from tessera_schema.cards import MIB, Card
+from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.kube import (
     Container,
@@ -39,8 +44,6 @@ from tessera_schema.kube import (
 )
 from tessera_schema.requests import ContainerRequest, PodRequest, Request, Role
 
-VENDOR = "acme"
-CARDS = 8
 SIZES = (8, 64, 512)
 SHAPES = {
     "a part of a card": (1, 8000, 30.0),
@@ -64,14 +67,7 @@ def cluster(nodes: int, held: int) -> tuple[Ledger, KubeSchedulerFilters]:
         Node(metadata=ObjectMeta(name=f"n{n}"), status=NodeStatus(allocatable=amounts))
         for n in range(nodes)
     ]
-    for n, node in enumerate(objects):
-        ledger.put_node(
-            node.name,
-            [
-                Card(id=f"c{n}-{i}", index=i, vendor=VENDOR, memory_bytes=81920 * MIB, slots=10)
-                for i in range(CARDS)
-            ],
-        )
+    put_nodes(ledger, nodes)
     for number in range(held):
         n, i = chance.randrange(nodes), chance.randrange(CARDS)
         share = Share(

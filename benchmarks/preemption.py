@@ -13,11 +13,16 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from msgspec import Struct
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.card_nodes import CARD_MIB, CARDS, VENDOR, put_nodes
 from tessera_core.gangs.catalog import GangCatalog
 from tessera_core.gangs.scratch import MemberRequest
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
@@ -32,7 +37,7 @@ from tessera_core.preemption.preemption import (
     PreemptionView,
 )
 from tessera_core.preemption.victim_columns import VictimColumns
-from tessera_schema.cards import MIB, Card
+from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.kube import (
     Container,
@@ -46,9 +51,6 @@ from tessera_schema.kube import (
 )
 from tessera_schema.requests import ContainerRequest, PodRequest, Request, Role
 
-VENDOR = "acme"
-CARDS = 8
-CARD_MIB = 81920
 NOW = 1_000_000.0
 PARTS = ((1, 0.85), (2, 0.1), (4, 0.05))
 """Pods of a card, and how often a card has so many."""
@@ -76,14 +78,8 @@ def cluster(nodes: int, chance: random.Random) -> PreemptionView:
         Node(metadata=ObjectMeta(name=f"n{n}"), status=NodeStatus(allocatable=amounts))
         for n in range(nodes)
     ]
-    for n, node in enumerate(objects):
-        ledger.put_node(
-            node.name,
-            [
-                Card(id=f"c{n}-{i}", index=i, vendor=VENDOR, memory_bytes=CARD_MIB * MIB, slots=10)
-                for i in range(CARDS)
-            ],
-        )
+    put_nodes(ledger, nodes)
+    for n in range(nodes):
         for i in range(CARDS):
             (parts,) = chance.choices([p for p, _ in PARTS], [weight for _, weight in PARTS])
             for part in range(parts):

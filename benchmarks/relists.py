@@ -21,38 +21,27 @@ from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.card_nodes import CARDS, put_nodes
 from tessera_core.kube.host_requests import Host
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.slices import Slices
 from tessera_quota.pods import QuotaPods, QuotaPodSummary
 from tessera_runtime.slice_runner import in_slices
 from tessera_scheduler.cache.pod_reader import PodSummary
-from tessera_schema.cards import Card
 from tessera_schema.grants import Grant, Share
 from tests.scheduler.fake_cluster import FakeCluster, leading
 
-CARDS = 8
 GIB = 1 << 30
 T = TypeVar("T")
 GONE = 20
 """One pod of so many is missing in the last list."""
 
 
-def put_nodes(ledger: Ledger, nodes: int) -> None:
-    """Nodes of eight cards."""
-    for n in range(nodes):
-        cards = [
-            Card(id=f"g{n}-{i}", index=i, vendor="nvidia", memory_bytes=80 * GIB, slots=10)
-            for i in range(CARDS)
-        ]
-        ledger.put_node(f"n{n}", cards)
-
-
 def grant(number: int, nodes: int) -> Grant:
     """A gibibyte of one card."""
     node, index = number % nodes, number // nodes % CARDS
     share = Share(
-        container="c", position=0, vendor="nvidia", dialect="hami", card=f"g{node}-{index}",
+        container="c", position=0, vendor="nvidia", dialect="hami", card=f"c{node}-{index}",
         index=index, memory_bytes=GIB, cores_percent=5,
     )  # fmt: skip
     name = f"p{number}"
@@ -100,7 +89,7 @@ async def of_scheduler(nodes: int, pods: int) -> None:
         ]  # fmt: skip
 
     async with leading(FakeCluster(1)) as scheduler:
-        put_nodes(scheduler.ledger, nodes)
+        put_nodes(scheduler.ledger, nodes, "nvidia")
         cache = scheduler.pod_cache
         await measure("scheduler", listed, lambda items, at: cache.on_list(items, at, at + 1))
         expected = pods - -(-pods // GONE)
@@ -120,7 +109,7 @@ async def of_quota(nodes: int, pods: int) -> None:
         ]  # fmt: skip
 
     ledger = Ledger()
-    put_nodes(ledger, nodes)
+    put_nodes(ledger, nodes, "nvidia")
     taken_in = QuotaPods(ledger)
     await measure("quota monitor", listed, lambda items, at: taken_in.on_list(items, at, at + 1))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tessera_core.gang_scheduling.dissolving import (
+from tessera_core.gang_scheduling.incomplete_gangs import (
     AGAIN_S,
     MOST_STEPS,
     WRITTEN_AFTER_S,

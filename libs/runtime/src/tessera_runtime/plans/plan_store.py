@@ -98,7 +98,7 @@ class PlanStore:
 
     def __init__(self, kube: Kube, kinds: Collection[PlanKind]) -> None:
         """Plans of other kinds are another process' to carry out."""
-        self._kinds = frozenset(kinds)
+        self.kinds = frozenset(kinds)
         self.known: dict[str, PlanObject] = {}
         self.changed = asyncio.Event()
         """Set by each change; the task that waits for it clears it."""
@@ -117,7 +117,7 @@ class PlanStore:
     def on_list(self, items: list[PlanObject], started: float, now: float) -> None:
         """See `Handler.on_list`."""
         del started, now
-        self.known = {item.name: item for item in items if item.spec.kind in self._kinds}
+        self.known = {item.name: item for item in items if item.spec.kind in self.kinds}
         self.changed.set()
 
     def on_event(self, change: WatchEventType, item: PlanObject, now: float) -> None:
@@ -125,7 +125,7 @@ class PlanStore:
         del now
         if change is WatchEventType.DELETED:
             self.known.pop(item.name, None)
-        elif item.spec.kind in self._kinds:
+        elif item.spec.kind in self.kinds:
             self._remember(item)
         self.changed.set()
 
@@ -193,6 +193,12 @@ class PlanStore:
             await self._kube.call(Verb.DELETE, f"{PLANS}/{plan.name}", body=body)
         except (ApiNotFound, ApiConflict):
             _log.info("plan was gone", plan=plan.name)
+
+    async def delete_ended(self, before: float) -> None:
+        """Remove those that ended before that, Unix time. Raises as `Kube.call` does."""
+        for plan in list(self.known.values()):
+            if plan.over and plan.former.ended < before:
+                await self.delete(plan)
 
     async def _patch(self, path: str, steps: list[JsonPatchOperation]) -> Identity:
         try:

@@ -1,5 +1,5 @@
-"""Gives gangs up that could not start as a whole: what `tessera_core.gang_scheduling.dissolving`
-decides, written down as plans and done by the replica that leads."""
+"""Gives gangs up that could not start as a whole, by plans that the replica that leads writes down
+and carries out. `tessera_core.gang_scheduling.incomplete_gangs` decides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 from msgspec.structs import replace
 
 from tessera_core.gang_scheduling.attempt import KnownBundle
-from tessera_core.gang_scheduling.dissolving import (
+from tessera_core.gang_scheduling.incomplete_gangs import (
     LATELY_S,
     Begin,
     DissolvePlan,
@@ -22,25 +22,20 @@ from tessera_core.machines.gang import GangPhase
 from tessera_core.machines.plan import Approved, Broken, Event, Finished, Refuted, advance
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, TesseraError, Transient
-from tessera_runtime.informers.installed_kinds import watch_when_installed
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.events import of_pod
-from tessera_runtime.kube.reflector import Reflector
 from tessera_runtime.kube.timestamps import format_time, parse_time
 from tessera_runtime.plans.evictions import create_eviction
-from tessera_runtime.plans.plan_store import PlanGone, PlanObject, PlanStore, watched
+from tessera_runtime.plans.plan_store import PlanGone, PlanObject, PlanStore
 from tessera_scheduler.environment import SchedulerEnvironment
 from tessera_scheduler.gangs.scheduling import GangScheduling
 from tessera_scheduler.leadership.leader import Leadership
+from tessera_scheduler.plan_rounds import KEEP_S, run_rounds
 from tessera_schema.kube import Pod
 from tessera_schema.plans import PlanKind, PlanPhase, PlanSpec, PodOfPlan
 
-ROUND_S: Final = 1.0
 EVICT_S: Final = 300.0
 """Seconds from the start of a plan for which an eviction is tried again."""
-KEEP_S: Final = 86_400.0
-"""Seconds after its end in which a plan is kept."""
-_INSTALLED_S: Final = 60.0
 _log: Final = logs.named("tessera.scheduler.gangs")
 
 
@@ -71,32 +66,18 @@ class GangDissolver:
 
     async def run(self) -> NoReturn:
         """Watch plans and go on with them, until cancelled."""
-        listed = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            reflector = Reflector(self._kube, watched(), self._plans, settings=self._calls)
-            watching = watch_when_installed(self._kube, reflector, _INSTALLED_S, listed)
-            group.create_task(watching, name="plans of gangs")
-            await listed.wait()
-            while True:
-                await asyncio.sleep(ROUND_S)
-                try:
-                    await self._round()
-                except (TesseraError, PlanGone) as e:
-                    _log.warning("gangs are given up later", why=str(e))
-        raise AssertionError("rounds never end")
+        await run_rounds(self._kube, self._plans, self._calls, self._round)
 
-    async def _round(self) -> None:
+    async def _round(self, _: asyncio.TaskGroup) -> None:
         if not self._leads:
             self._term = ""
             return
         if self._term != self._leadership.term():
             await self._plans.list_now()
             self._term = self._leadership.term()
-        for plan in list(self._plans.known.values()):
-            if plan.status.phase is PlanPhase.STARTED:
-                await self._evict(plan)
-            elif plan.over and plan.former.ended < self._clock.time() - KEEP_S:
-                await self._plans.delete(plan)
+        for plan in self._plans.in_phase(PlanPhase.STARTED):
+            await self._evict(plan)
+        await self._plans.delete_ended(self._clock.time() - KEEP_S)
         await self._decide()
 
     @property

@@ -20,12 +20,11 @@ from tessera_core.preemption.preemption import Preemption
 from tessera_core.scheduling.pod_request import card_request
 from tessera_runtime import logs
 from tessera_runtime.errors import TesseraError
-from tessera_runtime.informers.installed_kinds import watch_when_installed
 from tessera_runtime.kube import timestamps
 from tessera_runtime.kube.binding import PodKey, read_back
-from tessera_runtime.kube.reflector import Reflector
-from tessera_runtime.plans.plan_store import PlanGone, PlanObject, PlanStore, watched
+from tessera_runtime.plans.plan_store import PlanGone, PlanObject, PlanStore
 from tessera_scheduler.leadership.leader import Leadership
+from tessera_scheduler.plan_rounds import KEEP_S, ROUND_S, run_rounds
 from tessera_scheduler.preemption.advisor import PreemptionAdvisor
 from tessera_scheduler.preemption.environment import PreemptionEnvironment
 from tessera_scheduler.preemption.executor import NotLeadingAnyMore, PreemptionExecutor
@@ -40,12 +39,8 @@ from tessera_schema.plans import (
     PodOfPlan,
 )
 
-ROUND_S: Final = 1.0
 LATER_S: Final = 60.0
 """Seconds after which a pod for which nobody could be evicted is tried again."""
-KEEP_S: Final = 86_400.0
-"""Seconds after its end in which a plan is kept."""
-_LOOK_S: Final = 60.0
 _BY: Final = "TESSERA_PREEMPTION_MODE"
 _log: Final = logs.named("tessera.scheduler.preemption")
 
@@ -83,19 +78,7 @@ class PreemptionController:
 
     async def run(self) -> NoReturn:
         """Watch plans and decide, until cancelled."""
-        listed = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            reflector = Reflector(self._kube, watched(), self._plans, settings=self._calls)
-            watching = watch_when_installed(self._kube, reflector, _LOOK_S, listed)
-            group.create_task(watching, name="preemption plans")
-            await listed.wait()
-            while True:
-                await asyncio.sleep(ROUND_S)
-                try:
-                    await self._round(group)
-                except TesseraError as e:
-                    _log.warning("preemption put off", why=str(e))
-        raise AssertionError("rounds never end")
+        await run_rounds(self._kube, self._plans, self._calls, self._round)
 
     async def _round(self, group: asyncio.TaskGroup) -> None:
         self._tasks = {name: task for name, task in self._tasks.items() if not task.done()}
@@ -108,6 +91,7 @@ class PreemptionController:
             await self._plans.list_now()
             self._term = self._leadership.term()
         await self._go_on(group)
+        await self._plans.delete_ended(self._clock.time() - KEEP_S)
         now = self._clock.time()
         for pod in self._waiting.due(now, self._settings.after_s):
             pod.not_before = now + LATER_S
@@ -128,8 +112,6 @@ class PreemptionController:
                     message="the replica that made it has ended",
                 )  # fmt: skip
                 await self._written(plan, status)
-            elif plan.over and plan.former.ended < self._clock.time() - KEEP_S:
-                await self._plans.delete(plan)
 
     async def _written(self, plan: PlanObject, status: PlanStatus) -> None:
         try:
