@@ -153,7 +153,7 @@ fuzz: $(SYNCED) hook ## random input for decoders, HTTP, pods, manifests (N=1000
 
 verify: checks test hook-test e2e ## every check that CI runs (root, for e2e)
 
-console-test: $(SYNCED) ## the console's page in a real Chromium (apt-get install chromium)
+console-test: $(SYNCED) ## the console's page in a real Chromium (apt-get install chromium npm)
 	.venv/bin/pytest -m chromium -s $(ARGS) tests/console
 
 ##@ Measure

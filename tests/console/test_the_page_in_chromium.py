@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.console import axe
 from tests.console.browser import Page, binary, open_page
 from tests.console.scene import (
     SETTINGS,
@@ -119,6 +120,24 @@ async def test_every_place_is_drawn_named_and_legible(tmp_path: Path) -> None:
             ]  # fmt: skip
             assert nameless == [], path
         assert page.errors == []
+
+
+@pytest.mark.skipif(axe.npm() is None, reason="needs npm, which fetches axe-core")
+async def test_axe_finds_no_fault(tmp_path: Path) -> None:
+    scene = small_scene()
+    script = await asyncio.to_thread(axe.script, tmp_path)
+    async with a_page(scene, tmp_path / "profile") as (page, base):
+        await report(scene)
+        await happenings(scene)
+        pod = next(key for key in scene.pods if "annotations" in scene.pods[key]["metadata"])
+        for path in (*PLACES, f"/pod/{pod}"):
+            for width, dark in ((1400, False), (390, True)):
+                await page.looks(width, 900, dark=dark)
+                await page.open(base + path)
+                await page.until("document.querySelector('h2, .node, .table, .event')")
+                rules, found = await axe.faults(page, script)
+                assert rules > 25, path
+                assert found == [], (path, width, axe.lines(found))
 
 
 async def test_keys_go_from_card_to_card_and_into_one(tmp_path: Path) -> None:

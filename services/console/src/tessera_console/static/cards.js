@@ -39,7 +39,7 @@ export class CardsView {
     this.tools = h("div", { class: "tools" });
     this.legend = h("div", { class: "legend", role: "group", "aria-label": "Legend, which is the filter" });
     this.list = h("div", { class: "nodes", role: "list", "aria-label": "Nodes" });
-    this.root.append(patterns(), this.figures, this.tools, this.legend, this.list);
+    this.root.append(h("h1", { class: "unseen" }, "Cards"), patterns(), this.figures, this.tools, this.legend, this.list);
     this.onScroll = () => {
       if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = 0; this.draw(); });
     };
@@ -264,7 +264,7 @@ export class CardsView {
     const total = sum(node.cards, (card) => card.mib);
     const granted = sum(node.cards, (card) => card.granted_mib);
     const models = [...new Set(node.cards.map(model))].join(", ");
-    const element = h("section", { class: `node${node.closed ? " closed" : ""}`, role: "listitem", "aria-label": `Node ${node.name}`, "aria-setsize": this.order.length, "aria-posinset": n + 1 },
+    const element = h("div", { class: `node${node.closed ? " closed" : ""}`, role: "listitem", "aria-label": `Node ${node.name}`, "aria-setsize": this.order.length, "aria-posinset": n + 1 },
       h("header", {}, h("h3", { title: node.name }, node.name),
         h("p", { class: "quiet", title: models }, `${node.cards.length} × ${models}`),
         h("p", { class: "quiet" }, `${part(granted, total)} % granted${node.closed ? ", cordoned" : ""}`)),
@@ -279,10 +279,11 @@ export class CardsView {
     const width = Math.max(24, Math.round((this.cell * card.mib) / this.most));
     const dim = this.picked.size ? (entry) => !this.picked.has(entry.key) : undefined;
     const note = card.note || "";
+    const [before, after] = around(node, card, use);
     return h("a", {
       class: `card${note ? " noted" : ""}`, href: `/card/${encodeURIComponent(node.name)}/${card.index}`, "data-key": `${node.name}/${card.index}`,
-      "data-node": node.name, "data-index": card.index, "aria-label": labelOf(node, card, use),
-    }, h("span", { class: "caption" }, h("b", {}, `${card.index}`), h("span", {}, note || `${gib(card.granted_mib)} / ${gib(card.mib)}`), h("span", { class: "right" }, use ? percent(use[1]) : "")),
+      "data-node": node.name, "data-index": card.index,
+    }, h("span", { class: "caption" }, h("b", {}, `${card.index}`), unseen(before), h("span", {}, note || memory(card)), unseen(after), h("span", { class: "right" }, use ? percent(use[1]) : ""), use ? unseen(" of its cores in use") : null),
     bar(card, use, this.scheme, { width, dim }));
   }
 
@@ -319,9 +320,13 @@ function oldest() {
   return first ? `the oldest for ${age(first.created)}` : state.meta.waiting_hidden ? "of other namespaces" : "nothing waits for a card";
 }
 
-function labelOf(node, card, use) {
-  const used = use ? `, ${gib(use[0])} GiB and ${percent(use[1])} of its cores in use` : "";
-  return `Card ${card.index} of ${node.name}, ${model(card)}${card.note ? `, ${card.note}` : ""}: ${gib(card.granted_mib)} of ${gib(card.mib)} GiB granted to ${many(card.shares.length, "pod")}${used}`;
+const memory = (card) => `${gib(card.granted_mib)} / ${gib(card.mib)}`;
+const unseen = (text) => h("span", { class: "unseen" }, text);
+
+/** What screen readers hear between the number of a card, its note or memory, and its use. */
+function around(node, card, use) {
+  const used = use ? `, ${gib(use[0])} GiB and ` : "";
+  return [` of ${node.name}, ${model(card)}: `, `${card.note ? `, ${memory(card)}` : ""} GiB granted to ${many(card.shares.length, "pod")}${used}`];
 }
 
 function tipOf(node, card, use, colors) {
