@@ -17,6 +17,8 @@ from tessera_runtime.plans.plan_store import PlanGone, PlanStore, watched
 ROUND_S: Final = 1.0
 KEEP_S: Final = 86_400.0
 """Seconds after its end in which a plan is kept."""
+PUT_OFF_AGAIN_S: Final = 60.0
+"""Seconds between two log lines that say the same of rounds that are put off."""
 _INSTALLED_S: Final = 60.0
 """Seconds between two looks for the definition of plans."""
 _log: Final = logs.named("tessera.scheduler.plans")
@@ -30,7 +32,8 @@ async def run_rounds(
 ) -> NoReturn:
     """Follow the plans and have a round each second, until cancelled. Tasks that a round starts
     belong to the group that it is given; one that the API server fails is put off."""
-    listed = asyncio.Event()
+    listed, now = asyncio.Event(), asyncio.get_running_loop().time
+    logged, again = "", 0.0
     async with asyncio.TaskGroup() as group:
         reflector = Reflector(kube, watched(), plans, settings=calls)
         watching = watch_when_installed(kube, reflector, _INSTALLED_S, listed)
@@ -40,6 +43,9 @@ async def run_rounds(
             await asyncio.sleep(ROUND_S)
             try:
                 await round_(group)
+                logged = ""
             except (TesseraError, PlanGone) as e:
-                _log.warning("plans are put off", kinds=", ".join(plans.kinds), why=str(e))
+                if str(e) != logged or now() >= again:
+                    _log.warning("plans are put off", kinds=", ".join(plans.kinds), why=str(e))
+                    logged, again = str(e), now() + PUT_OFF_AGAIN_S
     raise AssertionError("rounds never end")
