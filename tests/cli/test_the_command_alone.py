@@ -1,63 +1,34 @@
 """`tessera` with the packages that it declares and none of its extras: what it does, and what it
-says where an extra is missing. The packages are those of this environment, linked into a folder."""
+says where an extra is missing."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
+from tests.cli.alone import COMMAND_ALONE, needed, packages_alone
 from tests.cli.card_cluster import a100, card_node, holding_pod, part
 from tests.cli.conftest import Ran
 from tests.cli.real_cluster import command_cluster
 
-ROOT: Final = Path(__file__).parents[2]
 LARGE: Final = frozenset({"numpy", "nats-py", "opentelemetry-sdk", "uvloop", "grpcio", "protobuf"})
 
 Alone = Callable[..., Ran]
 
 
-def needed(name: str, extras: frozenset[str] = frozenset()) -> frozenset[str]:
-    """The packages that are installed with this one."""
-    found: set[str] = set()
-    todo = [(name, extras)]
-    while todo:
-        one, wanted = todo.pop()
-        found.add(canonicalize_name(one))
-        for line in distribution(one).requires or ():
-            asked = Requirement(line)
-            marker = asked.marker
-            applies = not marker or any(marker.evaluate({"extra": e}) for e in ("", *wanted))
-            if applies and (asked.extras or canonicalize_name(asked.name) not in found):
-                todo.append((asked.name, frozenset(asked.extras)))
-    return frozenset(found)
-
-
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
     """Runs the command in a new process, without extras."""
-    site = tmp_path_factory.mktemp("site")
-    for name in needed("tessera-cli"):
-        one = distribution(name)
-        if name.startswith("tessera-"):
-            (source,) = ROOT.glob(f"*/{name.removeprefix('tessera-')}/src/tessera_*")
-            (site / source.name).symlink_to(source)
-            continue
-        for top in {file.parts[0] for file in one.files or ()} - {"..", "__pycache__"}:
-            (site / top).symlink_to(Path(str(one.locate_file(top))))
+    site = packages_alone(tmp_path_factory.mktemp("site"))
 
     def call(*arguments: str) -> Ran:
         done = subprocess.run(
-            [sys.executable, "-S", "-m", "tessera_cli", *arguments],
-            capture_output=True, text=True, timeout=60,
+            [*COMMAND_ALONE, *arguments], capture_output=True, text=True, timeout=60,
             env={"PYTHONPATH": str(site), "PATH": os.defpath},
         )  # fmt: skip
         return Ran(status=done.returncode, out=done.stdout, err=done.stderr)

@@ -6,10 +6,10 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from tessera_schema.endpoints.visibility import PLURAL, ROOT
+from tests.cli.alone import COMMAND_ALONE, packages_alone
 from tests.cluster.cluster import OpenCluster, RealCluster
 from tests.cluster.objects import a_share, a_share_pod
 from tests.cluster.tenants import REGISTERED, a_home, a_tenant, reached
@@ -17,11 +17,16 @@ from tests.contract.kubebin import kube_bin
 
 
 async def tessera(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command as that user types it: with a home, and nothing in the environment."""
+    """The command as that user types it: installed without extras, with a home, and nothing else
+    in the environment."""
+    packages = home / "packages"
+    if not packages.exists():
+        packages.mkdir()
+        packages_alone(packages)
     return await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-m", "tessera_cli", *arguments],
+        subprocess.run, [*COMMAND_ALONE, *arguments],
         capture_output=True, text=True, timeout=60, check=False,
-        env={"HOME": str(home), "PATH": os.defpath},
+        env={"HOME": str(home), "PATH": os.defpath, "PYTHONPATH": str(packages)},
     )  # fmt: skip
 
 
