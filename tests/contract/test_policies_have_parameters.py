@@ -15,6 +15,7 @@ GROUP = "/apis/admissionregistration.k8s.io/v1"
 LEASES = "apis/coordination.k8s.io/v1"
 TERM = "a.dev/term"
 SAYS = f'has(object.metadata.annotations) && "{TERM}" in object.metadata.annotations'
+IS = f'object.metadata.annotations["{TERM}"] == string(params.spec.leaseTransitions)'
 SETTLED_S = 60.0
 
 
@@ -24,7 +25,9 @@ async def a_lease(cluster: Cluster, term: int) -> None:
     (await cluster.admin.post(cluster.path("leases", LEASES), lease)).done  # noqa: B018  (checks)
 
 
-async def guarded(cluster: Cluster, *, absent: str) -> None:
+async def guarded(
+    cluster: Cluster, *, absent: str, condition: str = SAYS, validation: str = IS
+) -> None:
     """Bindings in the test's own namespace that name a term: it is the Lease's."""
     rule = {
         "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
@@ -36,10 +39,9 @@ async def guarded(cluster: Cluster, *, absent: str) -> None:
         "spec": {
             "paramKind": {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"},
             "matchConstraints": {"resourceRules": [rule], "namespaceSelector": here},
-            "matchConditions": [{"name": "it-says", "expression": SAYS}],
+            "matchConditions": [{"name": "it-says", "expression": condition}],
             "validations": [{
-                "expression": f'object.metadata.annotations["{TERM}"] == '
-                "string(params.spec.leaseTransitions)",
+                "expression": validation,
                 "message": "a term that is over", "reason": "Forbidden",
             }],
         },
@@ -82,6 +84,18 @@ async def test_a_binding_is_taken_against_the_parameter(open_cluster: OpenCluste
         await a_lease(cluster, 7)
         await cluster.pod()
         await guarded(cluster, absent="Allow")
+        answer = await until_refused(cluster, "p", "6")
+        assert answer.refused(403, "Forbidden") == denied(cluster, "p", "a term that is over")
+        assert (await tried(cluster, "p", **{TERM: "7"})).status == 201
+        assert (await tried(cluster, "p")).status == 201
+
+
+async def test_a_condition_knows_the_parameter(open_cluster: OpenCluster) -> None:
+    async with open_cluster() as cluster:
+        await a_lease(cluster, 7)
+        await cluster.pod()
+        another = f"{SAYS} && !({IS})"
+        await guarded(cluster, absent="Allow", condition=another, validation="false")
         answer = await until_refused(cluster, "p", "6")
         assert answer.refused(403, "Forbidden") == denied(cluster, "p", "a term that is over")
         assert (await tried(cluster, "p", **{TERM: "7"})).status == 201

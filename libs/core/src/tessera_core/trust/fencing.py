@@ -9,6 +9,10 @@ Here the token is `leaseTransitions`, which grows with each new holder: every gr
 
 A grant without a term, as other versions of Tessera may write, is let pass. So is every grant while
 there is no Lease: a policy that denies then would hold up all pods of the cluster.
+
+Terms are compared in the policy's condition, and what fulfils it is denied: the API server converts
+the object once for all conditions, and once more for each of the validation, its message and its
+audit annotations, which a grant of the present term never comes to.
 """
 
 from __future__ import annotations
@@ -30,9 +34,9 @@ _WRITTEN: Final = (
     f' && (oldObject == null || !has({_OLD}) || !("{GRANT_KEY}" in {_OLD})'
     f' || {_OLD}["{GRANT_KEY}"] != {_NOTES}["{GRANT_KEY}"])'
 )
-_PRESENT: Final = (
-    f"has(params.spec.leaseTransitions)"
-    f' && {_NOTES}["{TERM_KEY}"] == string(params.spec.leaseTransitions)'
+_OVER: Final = (
+    f"!has(params.spec.leaseTransitions)"
+    f' || {_NOTES}["{TERM_KEY}"] != string(params.spec.leaseTransitions)'
 )
 
 
@@ -45,9 +49,11 @@ def fencing_policy(namespace: str) -> dict[str, Json]:
         "failurePolicy": "Fail",
         "paramKind": {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"},
         "matchConstraints": {"resourceRules": rules},
-        "matchConditions": [{"name": "a-grant-is-written", "expression": _WRITTEN}],
+        "matchConditions": [{
+            "name": "a-grant-of-another-term-is-written", "expression": f"{_WRITTEN} && ({_OVER})",
+        }],
         "validations": [{
-            "expression": _PRESENT,
+            "expression": "false",
             "message": "this grant was written under a term of the scheduler's Lease that is over: "
             "another replica may have given the same cards meanwhile",
             "reason": "Forbidden",

@@ -103,12 +103,14 @@ def _check_client(path: str, client: JsonObject) -> list[Cause]:
     return []
 
 
-def _check_conditions(path: str, conditions: list[JsonObject]) -> list[Cause]:
+def _check_conditions(
+    path: str, conditions: list[JsonObject], names: frozenset[str] = ADMISSION_NAMES
+) -> list[Cause]:
     causes = []
     for index, condition in enumerate(conditions):
         if not condition.get("name"):
             causes.append(required(f"{path}[{index}].name"))
-        if why := problem(condition.get("expression", "")):
+        if why := problem(condition.get("expression", ""), names):
             field = f"{path}[{index}].expression"
             causes.append(wrong(field, condition.get("expression", ""), why))
     return causes
@@ -132,7 +134,8 @@ _POLICY_NAMES: Final = ADMISSION_NAMES | {"authorizer", "namespaceObject", "para
 
 def _check_policy(policy: JsonObject) -> list[Cause]:
     spec = policy["spec"]
-    causes = _check_conditions("spec.matchConditions", spec.get("matchConditions", []))
+    names = ADMISSION_NAMES | ({"params"} if spec.get("paramKind") else set())
+    causes = _check_conditions("spec.matchConditions", spec.get("matchConditions", []), names)
     causes += _check_selectors("spec.matchConstraints", spec.get("matchConstraints", {}))
     if "matchConstraints" not in spec:
         causes.append(required("spec.matchConstraints"))
