@@ -6,7 +6,11 @@ with the same pods in Volcano PodGroups; `gated` are those that all have the sch
 Tessera as it is by default, with pods of no gang. `bare` is kube-scheduler without Tessera and pods
 that ask for a processor; `coscheduling` is the plugin of that name, with the same pods as `bare` in
 its own PodGroups. It is run where `--coscheduling` names a kube-scheduler that has it
-(`sigs.k8s.io/scheduler-plugins`, package `pkg/coscheduling`, builds from Go modules).
+(`sigs.k8s.io/scheduler-plugins`, package `pkg/coscheduling`).
+
+With `--whole-cards` every pod of every kind asks for one `nvidia.com/gpu`, and each node counts as
+many as it has cards: what Tessera and kube-scheduler's own count place alike. Without it, pods of
+Tessera ask for parts of cards and the others for a processor, so no extender is called for those.
 
 PodGroups are created before the clock runs. Figures of each run:
 
@@ -15,8 +19,11 @@ PodGroups are created before the clock runs. Figures of each run:
                      from request to bound
     partial          seconds with some pods bound and fewer than the minimum, sum over gangs
     attempts         of kube-scheduler for each pod
+    cpu              processor time for a pod, of all programs and of each: it depends less on what
+                     else the machine does
 
     .venv/bin/python benchmarks/gangs.py [--nodes 100 1000 --pods 1000 --rounds 3]
+    .venv/bin/python benchmarks/gangs.py --whole-cards --cards 16 --coscheduling kube-scheduler
 """
 
 from __future__ import annotations
@@ -32,12 +39,13 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.gangs_load import GangRun, Load, make_groups, run_pods
-from benchmarks.throughput import CARDS, SETTLE_S
-from benchmarks.throughput_cluster import NAMESPACE, KubeScheduler, placing, prepare
+from benchmarks.throughput import BARE, CARDS, SETTLE_S, SHARE
+from benchmarks.throughput_cluster import NAMESPACE, KubeScheduler, Placing, placing, prepare
 from benchmarks.throughput_load import empty
 from tessera_embedded.nats_server import NatsServer, open_nats
 from tessera_embedded.ports import reserved_ports
@@ -50,6 +58,13 @@ from tests.cluster.plane import Plane, real_plane
 ON: Final = {"TESSERA_GANGS_SCHEDULING": "on"}
 WARM: Final = 96
 """Pods before those that count, of the same kind."""
+COUNTED: Final = "nvidia.com/gpu"
+WHOLE: Final = {COUNTED: "1"}
+COMPARED: Final = (
+    ("gangs", "single"), ("gated", "single"), ("ungated", "single"), ("single", "off"),
+    ("coscheduling", "bare"), ("off", "bare"), ("gangs", "coscheduling"),
+)  # fmt: skip
+"""A kind, and the one that it is held against."""
 
 
 class Kind(Struct, frozen=True, kw_only=True):
@@ -117,16 +132,26 @@ class Bench:
             async with placing(
                 kind.placed_by, self._plane, self._kube, self._nats,
                 self._plane.folder / folder, kind.variables, stock,
-            ):  # fmt: skip
-                await self._pods(kind.load, WARM, port)
+            ) as program:  # fmt: skip
+                await self._pods(kind, WARM, port, program)
                 await asyncio.sleep(SETTLE_S)
-                return await self._pods(kind.load, self._args.pods, port)
+                return await self._pods(kind, self._args.pods, port, program)
 
-    async def _pods(self, load: Load, count: int, port: int) -> GangRun:
-        async with make_groups(self._kube, load, count, self._args.size):
-            run = await run_pods(self._kube, load, count, self._args.size, port)
+    async def _pods(self, kind: Kind, count: int, port: int, program: Placing) -> GangRun:
+        load, size = kind.load, self._args.size
+        limits = BARE if kind.placed_by == "bare" else SHARE
+        if self._args.whole_cards:
+            limits = WHOLE
+        pods = [load.pod(number, size, limits) for number in range(count)]
+        async with make_groups(self._kube, load, count, size):
+            before = program.cpu_s()
+            run = await run_pods(self._kube, pods, size if load.together else 1, port)
+            used = {
+                name: (after - before[name]) * 1000 / count
+                for name, after in program.cpu_s().items()
+            }
             await empty(self._kube, NAMESPACE)
-        return run
+        return replace(run, cpu_ms=used)
 
 
 async def measure(args: argparse.Namespace) -> None:
@@ -142,19 +167,33 @@ async def measure(args: argparse.Namespace) -> None:
                 ) as kube,
             ):
                 await install_kinds(admin)
-                await prepare(kube, nodes, CARDS)
+                counted = {COUNTED: str(args.cards)} if args.whole_cards else {}
+                await prepare(kube, nodes, args.cards, counted)
                 runs = await Bench(args, plane, kube, nats).setting(nodes)
-        rates = {k: statistics.median(run.pods_per_s for run in got) for k, got in runs.items()}
-        print(f"{nodes:5} nodes medians  " + "  ".join(f"{k} {r:.1f}" for k, r in rates.items()))
-        for kind, base in (
-            ("gangs", "single"),
-            ("gated", "single"),
-            ("ungated", "single"),
-            ("single", "off"),
-            ("coscheduling", "bare"),
-        ):
-            if rates.keys() >= {kind, base}:
-                print(f"{nodes:5} nodes ratio    {kind} to {base} {rates[kind] / rates[base]:.3f}")
+        _say(f"{nodes:5} nodes", {kind: _median(got) for kind, got in runs.items()})
+
+
+def _median(runs: Sequence[GangRun]) -> GangRun:
+    """Of each figure by itself."""
+    middle = {
+        name: statistics.median(getattr(run, name) for run in runs)
+        for name in GangRun.__struct_fields__
+        if name != "cpu_ms"
+    }
+    used = {name: statistics.median(run.cpu_ms[name] for run in runs) for name in runs[0].cpu_ms}
+    return GangRun(**middle, cpu_ms=used)
+
+
+def _say(begin: str, medians: Mapping[str, GangRun]) -> None:
+    for kind, run in medians.items():
+        print(f"{begin} median   {kind:12} {run.row}")
+    for kind, base in COMPARED:
+        if medians.keys() >= {kind, base}:
+            run, held = medians[kind], medians[base]
+            print(
+                f"{begin} ratio    {kind} to {base}: pods/s {run.pods_per_s / held.pods_per_s:.3f}"
+                f"  cpu {run.all_cpu_ms / held.all_cpu_ms:.3f}"
+            )
 
 
 def _arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -167,6 +206,8 @@ def _arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=None)
     parser.add_argument("--coscheduling", type=Path, help="a kube-scheduler with that plugin")
+    parser.add_argument("--cards", type=int, default=CARDS, help="of each node")
+    parser.add_argument("--whole-cards", action="store_true", help="pods of one card each")
     args = parser.parse_args(argv)
     if args.kinds is None:
         args.kinds = [kind for kind in KINDS if kind != "coscheduling" or args.coscheduling]
@@ -174,6 +215,10 @@ def _arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error("--kinds coscheduling: name a kube-scheduler with --coscheduling")
     if args.pods % args.size:
         parser.error(f"--pods {args.pods}: write a multiple of --size {args.size}")
+    there = min(args.nodes) * args.cards
+    if args.whole_cards and there < args.pods:
+        parser.error(f"--pods {args.pods}: {min(args.nodes)} nodes have {there} cards: write "
+                     f"--cards {-(-args.pods // min(args.nodes))} or more")  # fmt: skip
     return args
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import Enum
 from typing import Final
@@ -14,7 +14,6 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from benchmarks.throughput import BARE, SHARE
 from benchmarks.throughput_cluster import NAMESPACE, START_S
 from benchmarks.throughput_load import a_pod, measure
 from tessera_runtime.kube.api import Kube, Verb
@@ -38,9 +37,8 @@ class Load(Enum):
         """Whether they are in gangs."""
         return self in (Load.GANGS, Load.COSCHEDULING)
 
-    def pod(self, number: int, size: int) -> bytes:
+    def pod(self, number: int, size: int, limits: Mapping[str, str]) -> bytes:
         """One of them; `size` follow each other in a gang."""
-        limits = SHARE if self in (Load.SINGLE, Load.GANGS) else BARE
         pod = msgspec.json.decode(a_pod(f"p{number}", limits, SCHEDULER, ""))
         gang = f"g{number // size}"
         if self is Load.GANGS:
@@ -59,14 +57,23 @@ class GangRun(Struct, frozen=True, kw_only=True):
     complete_p99_s: float
     partial_s: float
     attempts: float
+    cpu_ms: Mapping[str, float] = {}
+    """Program -> processor time for a pod."""
+
+    @property
+    def all_cpu_ms(self) -> float:
+        """Processor time of all programs for a pod."""
+        return sum(self.cpu_ms.values())
 
     @property
     def row(self) -> str:
         """For people."""
+        used = "  ".join(f"{name} {value:.2f}" for name, value in self.cpu_ms.items())
         return (
             f"{self.pods_per_s:6.1f} pods/s  all {self.all_s:5.1f} s  complete p50 "
             f"{self.complete_p50_s:5.2f} p99 {self.complete_p99_s:5.2f} s  partial "
-            f"{self.partial_s:5.2f} s  attempts {self.attempts:.2f}"
+            f"{self.partial_s:5.2f} s  attempts {self.attempts:.2f}  cpu {self.all_cpu_ms:.2f} ms: "
+            f"{used}"
         )
 
 
@@ -86,13 +93,12 @@ async def make_groups(kube: Kube, load: Load, count: int, size: int) -> AsyncGen
         await kube.call(Verb.DELETE, f"{path}/{name}")
 
 
-async def run_pods(kube: Kube, load: Load, count: int, size: int, port: int) -> GangRun:
-    """Create the pods and wait until all are bound; kube-scheduler shows its metrics there."""
-    before = await _attempts(port)
-    pods = [load.pod(number, size) for number in range(count)]
-    run = await measure(kube, NAMESPACE, pods, CLIENTS)
+async def run_pods(kube: Kube, pods: Sequence[bytes], together: int, port: int) -> GangRun:
+    """Create the pods, of which so many are a gang, and wait until all are bound; kube-scheduler
+    shows its metrics there."""
+    before, count = await _attempts(port), len(pods)
+    run = await measure(kube, NAMESPACE, list(pods), CLIENTS)
     tried = await _attempts(port) - before
-    together = size if load.together else 1
     gangs = [
         [f"p{n}" for n in range(first, first + together)] for first in range(0, count, together)
     ]

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import aiohttp
@@ -29,7 +30,8 @@ from tests.cluster.plane import HOME, LEASES, Plane
 KINDS: Final = ("plain", "do-nothing", "tessera", "telemetry", "bare")
 """What places pods. `plain` is kube-scheduler alone, with the same pods, configuration and webhook
 as the two after it; `telemetry` is Tessera with its traces exported; `bare` is kube-scheduler alone
-in a cluster without us, with pods that ask for a processor."""
+in a cluster without us, as it is by default: it counts every resource, and scores as many nodes as
+it likes."""
 NAMESPACE: Final = "throughput"
 START_S: Final = 120.0
 NODE_S: Final = 1.0
@@ -84,10 +86,16 @@ class Placing(Struct, frozen=True, kw_only=True):
         return {name: float(value) for name, _, value in rows}
 
 
-async def prepare(kube: Kube, nodes: int, cards: int) -> None:
-    """Make the namespace and the nodes, and wait until kwok is done with them."""
+async def prepare(
+    kube: Kube, nodes: int, cards: int, counted: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Make the namespace and the nodes, and wait until kwok is done with them. `counted` is what
+    kubelet counts on each node besides processor, memory and pods: resource -> amount."""
     await _make(kube, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     left = [a_card_node(f"node-{i:05}", cards, mib=81920)[1] for i in range(nodes)]
+    for node in left:
+        for amounts in node["status"].values():
+            amounts.update(counted)
 
     async def client() -> None:
         while left:
@@ -148,8 +156,10 @@ async def placing(
             except (TimeoutError, ProcessLookupError):
                 raise RuntimeError(f"{kind}: not ready: {_end_of(log)}") from None
         made = configuration(load(), extender, [SCHEDULER])
-        if kind in ("plain", "bare"):
+        if kind == "plain":
             _alone(made)
+        elif kind == "bare":
+            del made["extenders"], made["percentageOfNodesToScore"]
         for profile in made["profiles"]:
             profile |= stock.profile
         connection = {"kubeconfig": str(plane.control.kubeconfig), "qps": 1000, "burst": 2000}
