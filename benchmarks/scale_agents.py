@@ -3,7 +3,7 @@
     python benchmarks/scale_agents.py URL CLUSTER COUNTS
 
 CLUSTER says who runs where (`scale_cluster.Layout`). Every node publishes its cards once, and its
-usage every two seconds, evenly spread, signed as agents do. NATS is not waited for, as for usage it
+usage every ten seconds, evenly spread, signed as agents do. NATS is not waited for, as for usage it
 need not be. COUNTS gets a line of JSON a second: how many were sent, and how late the last one was.
 """
 
@@ -47,7 +47,7 @@ from tessera_schema.messages.envelope import Envelope
 from tessera_schema.messages.event_catalogue import DEVICE_STATE, USAGE_MEASURED
 from tessera_schema.subjects import DEVICES_BUCKET, token
 
-INTERVAL_S: Final = 2.0
+INTERVAL_S: Final = 10.0
 CONTENDED_EACH: Final = 100
 """Of so many nodes one has a contended card."""
 

@@ -73,7 +73,9 @@ class Node:
             "nri": NriSettings(keep_files_s=0.05),
             "keys": StoredKeySettings(namespace=SYSTEM),
             "health": HealthSettings(poll_s=0.05),
-            "usage": UsageSettings(interval_s=0.05, proc_folder=str(self.folder / "proc")),
+            "usage": UsageSettings(
+                interval_s=0.05, publish_s=0.05, proc_folder=str(self.folder / "proc")
+            ),
             "events": EventSettings(per_second=1000),
             "inventory": InventorySettings(kubelet_folder=str(self.folder), slots=4),
         }

@@ -122,7 +122,7 @@ class Node:
             "nri": NriSettings(socket=self.socket, keep_files_s=0.05),
             "keys": StoredKeySettings(namespace=SYSTEM),
             "health": HealthSettings(poll_s=0.02),
-            "usage": UsageSettings(interval_s=0.05),
+            "usage": UsageSettings(interval_s=0.05, publish_s=0.05),
             "events": EventSettings(per_second=1000),
             "inventory": InventorySettings(kubelet_folder=str(self.folder), slots=slots),
         }

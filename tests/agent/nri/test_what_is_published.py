@@ -118,7 +118,7 @@ async def test_a_process_without_the_hook_is_reported(tmp_path: Path) -> None:
     for pid, parent in ((700, 600), (600, 1)):
         (proc / str(pid)).mkdir(parents=True)
         (proc / str(pid) / "stat").write_text(f"{pid} (python) S {parent} 0 0 0")
-    usage = UsageSettings(interval_s=0.05, proc_folder=str(proc))
+    usage = UsageSettings(interval_s=0.05, publish_s=0.05, proc_folder=str(proc))
     async with a_node(tmp_path) as node, node.agent(usage=usage):
         await node.create(pod)
         await node.start(pod, pid=600)

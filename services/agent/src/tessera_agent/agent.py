@@ -53,6 +53,7 @@ from tessera_agent.usage.process_owners import ProcOwners
 from tessera_agent.usage.sampler import Sampler
 from tessera_agent.usage.usage_alerts import UsageAlerts
 from tessera_core.dialect_kit.monitoring import MonitoringSpec
+from tessera_core.node.usage_digests import NodeUsageDigests
 from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.kube.events import EventRecorder
 from tessera_runtime.metrics import MetricsRegistry
@@ -95,8 +96,9 @@ class Agent:
         self.vendor = vendor = environment.registry.vendors[settings.vendor]
         self.metrics = MetricsRegistry("agent")
         self.publisher = EventPublisher(
-            outbox, events, self.metrics, cluster=settings.bus.cluster, node=settings.node
-        )
+            outbox, events, self.metrics, NodeUsageDigests(settings.usage.publish_s),
+            cluster=settings.bus.cluster, node=settings.node,
+        )  # fmt: skip
         self.holdings = ContainerRegistry()
         self.keys = StoredGrantKeys(Path(settings.folder))
         self.pods = NodePods()

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from tessera_core.node.container_admission import RefusalReason
+from tessera_core.node.usage_digests import NodeUsageDigests
 from tessera_kubelet.nri.types import PodSandbox
 from tessera_runtime import logs
 from tessera_runtime.bus.outbox import Outbox
@@ -65,10 +66,11 @@ class EventPublisher:
     Call it on the loop."""
 
     def __init__(
-        self, outbox: Outbox, recorder: EventRecorder, metrics: MetricsRegistry, *, cluster: str,
-        node: str,
+        self, outbox: Outbox, recorder: EventRecorder, metrics: MetricsRegistry,
+        digests: NodeUsageDigests, *, cluster: str, node: str,
     ) -> None:  # fmt: skip
         self._outbox = outbox
+        self._digests = digests
         self._recorder = recorder
         self._metrics = metrics
         self._cluster = cluster
@@ -114,9 +116,10 @@ class EventPublisher:
         _log.warning(str(ContainerAlert.UNCLAIMED), told=message)
 
     def usage(self, usage: NodeUsage) -> None:
-        """Usage was measured."""
+        """Usage was measured: digests that are due are published."""
         subject = subjects.usage(self._cluster, self._node)
-        self._outbox.publish(subject, event_catalogue.USAGE_MEASURED, encode(usage))
+        for digest in self._digests.add(usage):
+            self._outbox.publish(subject, event_catalogue.USAGE_MEASURED, encode(digest))
 
     def _about(self, kind: type[E], pod: PodSandbox, container: str) -> E:
         return kind(

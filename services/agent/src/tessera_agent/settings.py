@@ -45,7 +45,8 @@ class AgentSettings(ServiceSettings, frozen=True, kw_only=True):
     plugin: PluginSettings = PluginSettings()
     keys: StoredKeySettings = StoredKeySettings()
     outbox: OutboxSettings = OutboxSettings(capacity=2000)
-    """Twenty minutes of usage and as many other messages: some 10 MB with 50 containers."""
+    """An hour and a half of usage at the least, and as many other messages: some 10 MB with 50
+    containers."""
     http: HttpSettings = HttpSettings()
     """Health and metrics; on a node any free port unless set otherwise."""
 

@@ -32,7 +32,7 @@ class UsageCountSettings(Struct, frozen=True, kw_only=True):
     every_s: Seconds = 5.0
     """Seconds between two evaluations of all quotas."""
     stale_s: Seconds = 30.0
-    """Seconds after which what a node measured counts no more: agents report every two."""
+    """Seconds after which what a node measured counts no more: agents report every ten."""
     idle_s: Seconds = 3600.0
     """Seconds without any GPU time after which a pod's cards are reported as idle."""
     idle_shown: Annotated[int, Meta(ge=0)] = 10

@@ -280,6 +280,7 @@ async def _start_node(
             "TESSERA_BUS_URL": stage.nats.url,
             "TESSERA_BUS_CLUSTER": CLUSTER, "TESSERA_NODE": node.name, "TESSERA_VENDOR": vendor,
             "TESSERA_FOLDER": str(stage.agent_folder(node.name)), "TESSERA_KUBE_CALL_S": "4",
+            "TESSERA_USAGE_PUBLISH_S": "2",
             "TESSERA_NRI_SOCKET": str(folder / "nri.sock"), "TMPDIR": str(machine),
             "TESSERA_READER_LIBRARY": str(next((hook / "sim").glob("lib*-ml.so.1"))), **agent,
         })  # fmt: skip

@@ -26,7 +26,7 @@ from tessera_schema.grants import Grant
 from tessera_schema.messages.device_reports import DeviceState, NodeUsage
 
 USAGE_S: Final = 60.0
-"""Seconds for which a usage report counts: agents report every few."""
+"""Seconds for which a usage report counts: agents report every ten."""
 
 
 class PodAnswer(Struct, frozen=True):

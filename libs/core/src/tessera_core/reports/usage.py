@@ -101,15 +101,19 @@ def _card_uses(
 def _clamped(use: CardUse, most_bytes: int) -> CardUse:
     """With no more than a card has."""
     if (
-        use.memory_bytes <= most_bytes
-        and use.cores_percent <= WHOLE_PERCENT
+        max(use.memory_bytes, use.memory_mean_bytes, use.memory_peak_bytes) <= most_bytes
+        and max(use.cores_percent, use.cores_peak_percent, use.idle_percent) <= WHOLE_PERCENT
         and len(use.measured_by) <= MOST_WORD
     ):
         return use
     return replace(
         use,
         memory_bytes=min(use.memory_bytes, most_bytes),
+        memory_mean_bytes=min(use.memory_mean_bytes, most_bytes),
+        memory_peak_bytes=min(use.memory_peak_bytes, most_bytes),
         cores_percent=min(use.cores_percent, WHOLE_PERCENT),
+        cores_peak_percent=min(use.cores_peak_percent, WHOLE_PERCENT),
+        idle_percent=min(use.idle_percent, WHOLE_PERCENT),
         measured_by=use.measured_by[:MOST_WORD],
     )
 
@@ -156,6 +160,7 @@ def _loads(usage: NodeUsage, cards: Mapping[str, Card], doubts: Doubts) -> Itera
             yield replace(
                 load,
                 cores_percent=min(load.cores_percent, WHOLE_PERCENT),
+                crowded_percent=min(load.crowded_percent, WHOLE_PERCENT),
                 memory_used_bytes=min(load.memory_used_bytes, card.memory_bytes),
             )
 
@@ -163,8 +168,12 @@ def _loads(usage: NodeUsage, cards: Mapping[str, Card], doubts: Doubts) -> Itera
 def _credible(use: CardUse) -> bool:
     return (
         0 <= use.memory_bytes <= MOST_MEMORY_BYTES
+        and use.memory_mean_bytes <= MOST_MEMORY_BYTES
+        and 0 <= use.memory_peak_bytes <= MOST_MEMORY_BYTES
         and 0 <= use.memory_limit_bytes <= MOST_MEMORY_BYTES
         and 0 <= use.cores_percent <= MOST_PERCENT
+        and 0 <= use.cores_peak_percent <= MOST_PERCENT
+        and use.idle_percent <= MOST_PERCENT
         and 0 <= use.cores_limit_percent <= MOST_PERCENT
         and _countable(use)
     )

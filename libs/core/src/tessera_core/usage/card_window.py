@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from tessera_core.usage.crowding import work_of
 from tessera_core.usage.smoothed import Key, SmoothCard, SmoothContainer, SmoothingConstants
 from tessera_core.usage.window_columns import (
     MeasuredSpan,
@@ -17,16 +18,11 @@ from tessera_schema.messages.device_reports import CardUse, NodeUsage
 
 _LONGEST_S: Final = 60.0
 """An interval that claims to be longer is not believed to be."""
-CROWDED_FROM: Final = 90.0
-"""Percent of GPU time from which several active containers may be in each other's way; at 100 they
-surely are."""
-_ACTIVE: Final = 1.0
-"""Percent of GPU time from which a container counts as active."""
 _LEAST_SPAN_S: Final = 5.0
 """Averages that are less apart in time show no trend."""
 _HOUR_S: Final = 3600.0
-_MOST_BYTES: Final = 1 << 52
-"""No card has more; a double still counts single bytes."""
+_MOST_PEAKS: Final = (100.0, float(1 << 52))
+"""GPU time in percent, and bytes: no card has more, and a double still counts single ones."""
 
 # columns of means
 _BUSY, _BUSY_SLOW, _TIME, _TIME_SLOW = range(4)
@@ -79,31 +75,26 @@ class CardWindow:
         keys = tuple(self._newest)
         numbers = np.array(
             [
-                (n.use.cores_percent, n.use.throttled_percent, float(n.use.memory_bytes))
-                for n in self._newest.values()
+                (
+                    use.cores_percent, use.throttled_percent,
+                    max(use.cores_percent, use.cores_peak_percent),
+                    float(max(use.memory_bytes, use.memory_peak_bytes)),
+                )
+                for _, _, use in self._newest.values()
             ],
             np.float64,
-        ).reshape(len(keys), 3)
-        cores = np.clip(numbers[:, :1], 0, 100)
-        waits = np.clip(numbers[:, 1:2], 0, 100)
-        memory = np.clip(numbers[:, 2:], 0, _MOST_BYTES)
-        averages = np.hstack([cores, waits])
-        self._uses.take(WindowSample(keys, averages, waits, np.hstack([cores, memory])), span)
+        ).reshape(len(keys), 4)  # fmt: skip
+        averages = np.clip(numbers[:, :2], 0, 100)
+        peaks = np.clip(numbers[:, 2:], 0, _MOST_PEAKS)
+        self._uses.take(WindowSample(keys, averages, averages[:, 1:], peaks), span)
 
     def _take_cards(self, usage: NodeUsage, span: MeasuredSpan) -> None:
-        busy = {load.card: _percent(load.cores_percent) for load in usage.cards}
-        used: dict[str, float] = {}
-        active: dict[str, int] = {}
-        for (_, _, card), newest in self._newest.items():
-            cores = _percent(newest.use.cores_percent)
-            used[card] = used.get(card, 0) + cores
-            active[card] = active.get(card, 0) + (cores >= _ACTIVE)
-        for card, cores in used.items():
-            busy[card] = max(busy.get(card, 0), min(cores, 100))
-        ids = tuple(busy)
-        load = np.fromiter(busy.values(), np.float64, len(ids))
-        several = np.fromiter((active.get(card, 0) > 1 for card in ids), np.bool_, len(ids))
-        crowded = np.clip((load - CROWDED_FROM) / (100 - CROWDED_FROM) * 100, 0, 100) * several
+        work = work_of(usage)
+        ids = tuple(work)
+        load = np.fromiter((each.busy_percent for each in work.values()), np.float64, len(ids))
+        crowded = np.fromiter(
+            (each.crowded_percent for each in work.values()), np.float64, len(ids)
+        )
         middle = np.full(len(ids), span.at - span.covered / 2)
         averages = np.stack([load, load, middle, middle], axis=1)
         self._cards.take(
@@ -156,7 +147,3 @@ class CardWindow:
                 )
             )  # fmt: skip
         return on
-
-
-def _percent(value: float) -> float:
-    return min(max(value, 0.0), 100.0)

@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from tessera_core.usage.card_window import CROWDED_FROM
+from tessera_core.usage.crowding import crowded_percent
 from tessera_core.usage.lending_bounds import LendingRules, card_bounds, is_full
 from tessera_core.usage.lending_terms import GrantedShare, Holders
 from tessera_core.usage.priced_cards import CardPricer, PricedCard
@@ -87,8 +87,7 @@ def card_hint(card: SmoothCard, holders: Holders, priced: PricedCard = _UNPRICED
 
 def _crowded(card: SmoothCard, busy_percent: float) -> float:
     """How crowded the card would be if it were only so busy, at most."""
-    crowded = (busy_percent - CROWDED_FROM) / (100 - CROWDED_FROM) * 100
-    return min(max(crowded, 0.0), card.crowded_percent)
+    return min(crowded_percent(busy_percent), card.crowded_percent)
 
 
 def _is_lowered(one: SmoothContainer, held: GrantedShare) -> bool:

@@ -19,14 +19,14 @@ class SmoothingConstants(Struct, frozen=True, kw_only=True):
     slow_s: Seconds = 900.0
     """Time constant of what GPU time is compared with to see a trend."""
     rise_s: Seconds = 3.0
-    """Time constant with which waiting is believed: two messages, so that it is published in five
-    seconds."""
+    """Time constant with which waiting is believed: the message that shows it first, of one
+    measurement of two seconds, counts half, and the next nearly whole."""
     fall_s: Seconds = 60.0
     """Time constant with which waiting is forgotten."""
     peak_s: Seconds = 1800.0
     """Time constant with which the most that was used is forgotten."""
     stale_s: Seconds = 30.0
-    """What was not measured for longer is left out: agents measure every two seconds."""
+    """What was not measured for longer is left out: agents publish every ten seconds."""
     keep_s: Seconds = 600.0
     """After so much silence a card, a container or a node starts again."""
 

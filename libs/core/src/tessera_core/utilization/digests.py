@@ -1,4 +1,4 @@
-"""Folds usage messages into digests: what a week's report needs of a message every two seconds."""
+"""Folds usage messages into digests: what a week's report needs of a message every ten seconds."""
 
 from __future__ import annotations
 
@@ -99,11 +99,18 @@ def part_of(memory_bytes: int, cores_percent: float, card: Card | None) -> float
 def _add(sums: _Sums, use: CardUse, interval_s: float, gaps: frozenset[str]) -> None:
     sums.measured_s += interval_s
     sums.gpu_s += use.cores_percent / _WHOLE * interval_s
-    sums.idle_s += 0 if use.cores_percent > 0 else interval_s
+    sums.idle_s += _idle_part(use) * interval_s
     sums.throttled_s += min(use.throttled_percent / _WHOLE, 1) * interval_s
-    sums.byte_s += use.memory_bytes * interval_s
-    sums.peak_bytes = max(sums.peak_bytes, use.memory_bytes)
+    mean_bytes = use.memory_mean_bytes if use.memory_mean_bytes >= 0 else use.memory_bytes
+    sums.byte_s += mean_bytes * interval_s
+    sums.peak_bytes = max(sums.peak_bytes, use.memory_bytes, use.memory_peak_bytes)
     sums.gaps |= gaps
+
+
+def _idle_part(use: CardUse) -> float:
+    if use.idle_percent < 0:
+        return 0.0 if use.cores_percent > 0 else 1.0
+    return min(use.idle_percent / _WHOLE, 1.0)
 
 
 def _digest(

@@ -59,6 +59,11 @@ class CardUse(Struct, frozen=True, kw_only=True):
 
     card: str
     memory_bytes: int = 0
+    """At the interval's end, as everything here that is a state."""
+    memory_mean_bytes: int = -1
+    """Over the interval. Below 0 = not said: as at its end."""
+    memory_peak_bytes: int = 0
+    """The most that was measured in the interval, where that is more than at its end."""
     memory_limit_bytes: int = 0
     """0 = none in force."""
     context_bytes: int = 0
@@ -72,11 +77,16 @@ class CardUse(Struct, frozen=True, kw_only=True):
     """Of that, what the driver moves between the card and the host's memory."""
     cores_percent: float = 0
     """GPU time over the interval, percent of the card."""
+    cores_peak_percent: float = 0
+    """The most that was measured within it, where it is of several measurements."""
+    idle_percent: float = -1
+    """Percent of the interval in whose measurements there was no GPU time at all. Below 0 = not
+    said: the whole of it where `cores_percent` is 0, else nothing."""
     cores_limit_percent: float = 0
     """0 = none in force."""
     throttled_percent: float = 0
-    """Time that launches were held back over the interval, percent of it; more than 100 where
-    several threads waited."""
+    """Time that launches were held back over the interval, percent of it. In one measurement more
+    than 100 where several threads waited; of several measurements each counts 100 at most."""
     launches: int = 0
     """Within the interval."""
     denials: int = 0
@@ -109,11 +119,14 @@ class CardLoad(Struct, frozen=True, kw_only=True):
     cores_percent: float = 0
     memory_busy_percent: float = -1
     """Time in which its memory was read or written; below 0 = the driver did not say."""
+    crowded_percent: float = -1
+    """How much of the interval several containers kept all of it busy; below 0 = not said, and to
+    be taken from `cores_percent`."""
     healthy: bool = True
 
 
 class NodeUsage(Struct, frozen=True, kw_only=True):
-    """One vendor's cards on one node over the last interval."""
+    """One vendor's cards on one node over the last interval: of one measurement, or of several."""
 
     node: str
     vendor: str

@@ -191,9 +191,10 @@ CATALOGUE: Final = (
     EventType(
         address=f"{ROOT}.{{cluster}}.usage.{{node}}", type=USAGE_MEASURED, by="agent",
         meaning="What the containers with shares on a node use, and its cards as a whole.",
-        when="Every few seconds.",
+        when="Every ten seconds, and at once when something is new: a container that comes, goes "
+        "or waits, much more memory, a gap.",
         example=NodeUsage(
-            node=_NODE, vendor="acme", at=1_795_000_000.0, interval_s=5,
+            node=_NODE, vendor="acme", at=1_795_000_000.0, interval_s=10,
             containers=(
                 ContainerUse(
                     namespace=_NAMESPACE, pod="train-0", uid=_UID, container="main",

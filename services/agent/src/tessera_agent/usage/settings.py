@@ -16,6 +16,10 @@ class UsageSettings(Struct, frozen=True, kw_only=True):
 
     interval_s: Seconds = 2.0
     """Seconds between measurements: a contended card is to be decided upon within five."""
+    publish_s: Annotated[float, Meta(gt=0, le=15)] = 10.0
+    """Seconds that one message on the bus covers; what changes by a step is published at once, with
+    the measurement that shows it. At most 15: after 30 without a message, a node counts as not
+    measured."""
     correct_s: Seconds = 0.5
     """Seconds within which hooks whose cores are limited get what the driver measured of them: for
     so long their own figures may be wrong. The driver is polled as often while one runs, where

@@ -1,0 +1,157 @@
+"""From measurements every two seconds to what is published: a digest every ten.
+
+A digest is a NodeUsage over a longer interval: means, sums, the most of each, and the newest of
+what is a state (memory, limits, processes). All its measurements have the same containers and
+cards, so a container that comes or goes begins another one.
+
+A measurement that says something new is published at once and by itself, once in the time of a
+digest: a container that waits, a card that is crowded, much more memory, a gap, another container.
+What changes quicker than that is in the digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from tessera_core.usage.crowding import clamped, work_of
+from tessera_schema.messages.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
+
+WAIT_STEP_PERCENT: Final = 25.0
+"""So much more of the time that a container waits, or a card is crowded, is published at once."""
+MEMORY_STEP_BYTES: Final = 1 << 30
+"""And so much more memory of a container on a card."""
+_FULL: Final = 100.0
+
+
+class NodeUsageDigests:
+    """The digests of one agent's measurements."""
+
+    def __init__(self, period_s: float) -> None:
+        """A digest covers `period_s` seconds; each measurement is one where these are longer."""
+        self._period_s = period_s
+        self._parts: list[NodeUsage] = []
+        """Measured and not published yet."""
+        self._published: NodeUsage | None = None
+        self._early_at = float("-inf")
+        """When the last measurement was that was published at once."""
+
+    def add(self, usage: NodeUsage) -> tuple[NodeUsage, ...]:
+        """What is to be published after this measurement, the oldest first."""
+        due: tuple[NodeUsage, ...] = ()
+        early = self._says_something_new(usage)
+        if self._parts and (early or _places(usage) != _places(self._parts[-1])):
+            due = (self._cut(),)
+        self._parts.append(usage)
+        covered_s = sum(part.interval_s for part in self._parts)
+        if early:
+            self._early_at = usage.at
+        if early or covered_s + usage.interval_s / 2 >= self._period_s:
+            due = (*due, self._cut())
+        return due
+
+    def _cut(self) -> NodeUsage:
+        parts, self._parts = self._parts, []
+        self._published = folded(parts)
+        return self._published
+
+    def _says_something_new(self, usage: NodeUsage) -> bool:
+        if self._published is None:
+            return True
+        if 0 <= usage.at - self._early_at < self._period_s:
+            return False
+        return differs(self._published, usage)
+
+
+def differs(published: NodeUsage, usage: NodeUsage) -> bool:
+    """Whether the measurement says what those who have the published one are to have at once."""
+    if _places(published) != _places(usage):
+        return True
+    before, now = work_of(published), work_of(usage)
+    if any(
+        work.crowded_percent >= before[card].crowded_percent + WAIT_STEP_PERCENT
+        for card, work in now.items()
+    ):
+        return True
+    pairs = zip(_in_order(published), _in_order(usage), strict=True)
+    return any(_is_more(old, new) for old, new in pairs)
+
+
+def folded(parts: Sequence[NodeUsage]) -> NodeUsage:
+    """One digest of measurements that follow each other, all of the same containers and cards."""
+    newest, covered_s = parts[-1], sum(part.interval_s for part in parts)
+    weights = [
+        part.interval_s / covered_s if covered_s > 0 else 1 / len(parts) for part in parts
+    ]  # fmt: skip
+    rows = zip(*map(_in_order, parts), strict=True)
+    containers = tuple(_container(row, weights) for row in rows)
+    loads = [{load.card: load for load in part.cards} for part in parts]
+    work = [work_of(part) for part in parts]
+    cards = tuple(
+        _load(
+            [of[load.card] for of in loads],
+            _mean((of[load.card].crowded_percent for of in work), weights),
+            weights,
+        )
+        for load in newest.cards
+    )
+    return replace(newest, interval_s=covered_s, containers=containers, cards=cards)
+
+
+def _in_order(usage: NodeUsage) -> list[ContainerUse]:
+    return sorted(usage.containers, key=lambda each: (each.uid, each.container))
+
+
+def _places(usage: NodeUsage) -> tuple[set[tuple[str, ...]], set[str]]:
+    """Which containers on which cards, and which cards there are."""
+    containers = {(c.uid, c.container, *(use.card for use in c.cards)) for c in usage.containers}
+    return containers, {load.card for load in usage.cards}
+
+
+def _is_more(published: ContainerUse, now: ContainerUse) -> bool:
+    if not set(now.gaps) <= set(published.gaps):
+        return True
+    return any(
+        clamped(new.throttled_percent) >= clamped(old.throttled_percent) + WAIT_STEP_PERCENT
+        or new.memory_bytes >= old.memory_bytes + MEMORY_STEP_BYTES
+        for old, new in zip(published.cards, now.cards, strict=True)
+    )
+
+
+def _container(uses: Sequence[ContainerUse], weights: Sequence[float]) -> ContainerUse:
+    gaps = tuple(sorted({gap for use in uses for gap in use.gaps}))
+    cards = tuple(_card_use(row, weights) for row in zip(*(u.cards for u in uses), strict=True))
+    return replace(uses[-1], cards=cards, gaps=gaps, enforced=all(use.enforced for use in uses))
+
+
+def _card_use(uses: Sequence[CardUse], weights: Sequence[float]) -> CardUse:
+    return replace(
+        uses[-1],
+        cores_percent=_mean((use.cores_percent for use in uses), weights),
+        cores_peak_percent=max(use.cores_percent for use in uses),
+        idle_percent=_mean((0.0 if use.cores_percent > 0 else _FULL for use in uses), weights),
+        throttled_percent=_mean((clamped(use.throttled_percent) for use in uses), weights),
+        memory_mean_bytes=round(_mean((use.memory_bytes for use in uses), weights)),
+        memory_peak_bytes=max(use.memory_bytes for use in uses),
+        launches=sum(use.launches for use in uses),
+        denials=sum(use.denials for use in uses),
+    )
+
+
+def _load(loads: Sequence[CardLoad], crowded: float, weights: Sequence[float]) -> CardLoad:
+    said = [(load, weight) for load, weight in zip(loads, weights, strict=True)
+            if load.memory_busy_percent >= 0]  # fmt: skip
+    total = sum(weight for _, weight in said)
+    busy = sum(load.memory_busy_percent * weight for load, weight in said)
+    return replace(
+        loads[-1],
+        cores_percent=_mean((load.cores_percent for load in loads), weights),
+        memory_busy_percent=busy / total if total > 0 else -1.0,
+        crowded_percent=crowded,
+    )
+
+
+def _mean(values: Iterable[float], weights: Sequence[float]) -> float:
+    return sum(value * weight for value, weight in zip(values, weights, strict=True))

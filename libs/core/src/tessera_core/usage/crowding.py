@@ -1,0 +1,56 @@
+"""How crowded cards are: several containers keep one busy, and are in each other's way."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tessera_schema.messages.device_reports import NodeUsage
+
+CROWDED_FROM: Final = 90.0
+"""Percent of GPU time from which several active containers may be in each other's way; at 100 they
+surely are."""
+_ACTIVE: Final = 1.0
+"""Percent of GPU time from which a container counts as active."""
+
+
+class CardWork(NamedTuple):
+    """What is done on a card, percent of the time."""
+
+    busy_percent: float
+    """GPU time of everybody: the driver's view, or the containers' sum where that is more."""
+    crowded_percent: float
+    """How much of it several containers kept all of it busy."""
+
+
+def crowded_percent(busy_percent: float) -> float:
+    """How crowded a card is on which several containers are active."""
+    return clamped((busy_percent - CROWDED_FROM) / (100 - CROWDED_FROM) * 100)
+
+
+def work_of(usage: NodeUsage) -> dict[str, CardWork]:
+    """The work on each card that the report has, by id. Where the report says itself how crowded a
+    card was, that counts, if several containers did anything there."""
+    busy = {load.card: clamped(load.cores_percent) for load in usage.cards}
+    said = {load.card: load.crowded_percent for load in usage.cards if load.crowded_percent >= 0}
+    used: dict[str, float] = {}
+    active: dict[str, int] = {}
+    for use in (use for container in usage.containers for use in container.cards):
+        cores = clamped(use.cores_percent)
+        used[use.card] = used.get(use.card, 0) + cores
+        least = 0.0 if use.card in said else _ACTIVE
+        active[use.card] = active.get(use.card, 0) + (cores > 0 and cores >= least)
+    for card, cores in used.items():
+        busy[card] = max(busy.get(card, 0), min(cores, 100))
+    return {
+        card: CardWork(load, _crowded(load, said.get(card)) if active.get(card, 0) > 1 else 0.0)
+        for card, load in busy.items()
+    }
+
+
+def clamped(percent: float) -> float:
+    """From 0 to 100."""
+    return min(max(percent, 0.0), 100.0)
+
+
+def _crowded(busy_percent: float, said: float | None) -> float:
+    return crowded_percent(busy_percent) if said is None else clamped(said)
