@@ -90,9 +90,12 @@ def files() -> dict[Path, str]:
         "base/policies/terms.yaml": _text(*terms.fencing_policy(NAMESPACE).values()),
         "base/agents/kustomization.yaml": _text(_agents(known)),
     }
-    for number, vendor in enumerate(known.vendors.values()):
-        text = _text(_agent(vendor, FIRST_PORT + number))
+    ports = {vendor: FIRST_PORT + number for number, vendor in enumerate(known.vendors)}
+    for vendor in known.vendors.values():
+        text = _text(_agent(vendor, ports[vendor.name]))
         made[f"base/agents/{vendor.name}/kustomization.yaml"] = text
+    hooked = [vendor for vendor in known.vendors.values() if vendor.hooked]
+    made["components/containerd/nodes.yaml"] = _text(_containerd(hooked, ports))
     drawn = dashboards.files()
     made |= {f"components/prometheus/dashboards/{name}": text for name, text in drawn.items()}
     return {ROOT / name: text for name, text in made.items()}
@@ -243,13 +246,7 @@ def _agent(vendor: Vendor, port: int) -> Json:
         "env": [{"name": name, "value": value} for name, value in variables.items()],
         "ports": [{"name": "metrics", "containerPort": port}],
     }
-    labels = {CARDS_LABEL: vendor.name, **vendor.labels}
-    terms = [
-        {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
-        for key, value in labels.items()
-    ]
-    where = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    pod = {"affinity": {"nodeAffinity": where}, "containers": [container]}
+    pod = {"affinity": _nodes_of([vendor]), "containers": [container]}
     patch = _patch("DaemonSet", "tessera-agent", pod)
     target = {"kind": "DaemonSet"}
     pairs = {"app.kubernetes.io/component": vendor.name}
@@ -260,6 +257,25 @@ def _agent(vendor: Vendor, port: int) -> Json:
         labels=[{"pairs": pairs, "includeSelectors": True, "includeTemplates": True}],
         patches=[{"patch": yaml.safe_dump(patch, sort_keys=False), "target": target}],
     )
+
+
+def _containerd(vendors: Sequence[Vendor], ports: Mapping[str, int]) -> Json:
+    """The patch by which containerd is configured where an agent runs that has to be required."""
+    asked = ",".join(f"http://127.0.0.1:{ports[vendor.name]}/readyz" for vendor in vendors)
+    container = {"name": "containerd", "env": [{"name": "TESSERA_AGENTS", "value": asked}]}
+    pod = {"affinity": _nodes_of(vendors), "containers": [container]}
+    return _patch("DaemonSet", "tessera-containerd", pod)
+
+
+def _nodes_of(vendors: Sequence[Vendor]) -> Json:
+    """The nodes on which agents of these vendors run."""
+    terms = [
+        {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
+        for vendor in vendors
+        for key, value in {CARDS_LABEL: vendor.name, **vendor.labels}.items()
+    ]
+    where = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"nodeAffinity": where}
 
 
 def _kustomization(**parts: object) -> Json:

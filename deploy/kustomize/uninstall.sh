@@ -27,9 +27,16 @@ case ${2:-} in
     *) complain "$2: write --yes, or nothing" ;;
 esac
 
-# A runtime that requires the agent would create no container on the node once the agent is gone.
-# The node's configuration cannot be read from here, so this is asked.
-if [ "${2:-}" = --yes ] && [ "${TESSERA_RUNTIME_REQUIRES:-}" != no ]; then
+# A runtime that requires the agent would create no container on the node once the agent is gone. The
+# component `containerd` takes back what it wrote, node by node, while the agents still run.
+configured=$($KUBECTL -n $HOME_NAMESPACE get daemonset/tessera-containerd --ignore-not-found -o name)
+if [ -n "$configured" ]; then
+    run $KUBECTL -n $HOME_NAMESPACE set env "$configured" TESSERA_MODE=remove
+    run $KUBECTL -n $HOME_NAMESPACE rollout status "$configured" --timeout="${TESSERA_CONTAINERD_TIMEOUT:-1h}" ||
+        complain "not every node's containerd is as it was: kubectl get events -A | grep Containerd
+says why. Put it right, or wait longer (TESSERA_CONTAINERD_TIMEOUT=5h), and run this again"
+# Without it the node's configuration cannot be read from here, so this is asked.
+elif [ "${2:-}" = --yes ] && [ "${TESSERA_RUNTIME_REQUIRES:-}" != no ]; then
     complain "first take required_plugins = [\"tessera\"] out of every node's containerd configuration and
 restart containerd, or no container starts there once the agent is gone. Then run this again with
 TESSERA_RUNTIME_REQUIRES=no in the environment"

@@ -57,6 +57,32 @@ def an_agent(**env: str) -> WorkloadFacts:
     return convert({"metadata": meta, "spec": {"template": pod}}, WorkloadFacts)
 
 
+def a_component(mode: str, ready: int) -> WorkloadFacts:
+    labels = {
+        "app.kubernetes.io/part-of": "tessera", "app.kubernetes.io/name": "tessera-containerd",
+    }  # fmt: skip
+    env = [{"name": "TESSERA_MODE", "value": mode}]
+    pod = {"spec": {"containers": [{"name": "containerd", "env": env}]}}
+    status = {"desiredNumberScheduled": 2, "numberReady": ready}
+    return convert(
+        {"metadata": {"labels": labels}, "spec": {"template": pod}, "status": status},
+        WorkloadFacts,
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "ready", "state"),
+    [("write", 2, OK), ("write", 1, WARNING), ("remove", 2, WARNING)],
+)
+def test_a_component_that_is_done_says_that_the_agent_is_required(
+    mode: str, ready: int, state: FindingState
+) -> None:
+    cluster = snapshot(
+        nodes=(a_node("containerd://2.2.0"),), daemonsets=(an_agent(), a_component(mode, ready))
+    )
+    assert states(node_agents.required_plugin(cluster)) == [state]
+
+
 def test_names_are_unique_and_sources_known() -> None:
     assert len({check.name for check in CHECKS}) == len(CHECKS)
     assert {source for check in CHECKS for source in check.reads} <= set(SOURCES)

@@ -53,11 +53,11 @@ async def installed_on(folder: Path) -> AsyncGenerator[Installed]:
             tokens = {
                 "admin": plane.token,
                 "tenant": plane.tokens[TENANT],
-                "scheduler": await _token(admin, "tessera-scheduler", "two"),
-                "quota": await _token(admin, "tessera-quota", "two"),
-                "rebalancer": await _token(admin, "tessera-rebalancer", "two"),
-                "agent": await _token(admin, "tessera-agent", "one"),
-                "agent-unbound": await _token(admin, "tessera-agent", ""),
+                "scheduler": await token_of(admin, "tessera-scheduler", "two"),
+                "quota": await token_of(admin, "tessera-quota", "two"),
+                "rebalancer": await token_of(admin, "tessera-rebalancer", "two"),
+                "agent": await token_of(admin, "tessera-agent", "one"),
+                "agent-unbound": await token_of(admin, "tessera-agent", ""),
             }
             await _settle(admin.named(tokens["tenant"]))
         yield Installed(plane, tokens)
@@ -93,16 +93,17 @@ async def _let_the_tenant(admin: Client) -> None:
         (await admin.post(f"/apis/{group}/v1/{kind}", body)).done  # noqa: B018  (checks)
 
 
-async def _token(admin: Client, account: str, node: str) -> str:
-    """As kubelet asks for it: bound to a pod on its node; with no node, to nothing."""
+async def token_of(admin: Client, account: str, node: str, pod: str = "") -> str:
+    """As kubelet asks for it: bound to a pod on its node; with no node, to nothing. The pod has
+    the account's name unless `pod` is another."""
     spec: dict[str, Any] = {"expirationSeconds": 3600}
     if node:
-        pod = a_pod(account)
-        pod["spec"] |= {"serviceAccountName": account, "nodeName": node}
-        pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
-        made = (await admin.post(pods, pod)).done
+        body = a_pod(pod or account)
+        body["spec"] |= {"serviceAccountName": account, "nodeName": node}
+        made = (await admin.post(f"/api/v1/namespaces/{NAMESPACE}/pods", body)).done
         spec["boundObjectRef"] = {
-            "apiVersion": "v1", "kind": "Pod", "name": account, "uid": made["metadata"]["uid"],
+            "apiVersion": "v1", "kind": "Pod", "name": pod or account,
+            "uid": made["metadata"]["uid"],
         }  # fmt: skip
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
     token: str = (await admin.post(path, {"spec": spec})).done["status"]["token"]

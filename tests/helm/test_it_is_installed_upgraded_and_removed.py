@@ -156,6 +156,40 @@ async def test_it_is_not_removed_while_runtimes_require_the_agent(release: Relea
         assert await everything(admin) == STAYS
 
 
+async def test_it_is_not_removed_before_containerd_is_as_it_was(release: Release) -> None:
+    daemonset = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/tessera-containerd"
+
+    async def is_refused() -> None:
+        with pytest.raises(AssertionError, match="tessera-uninstall failed"):
+            await release.uninstall()
+        assert "TESSERA_MODE=remove" in release.said
+
+    async def says(ready: int) -> None:
+        """As the DaemonSet controller writes it."""
+        generation = (await admin.get(daemonset)).done["metadata"]["generation"]
+        status = {
+            "observedGeneration": generation, "desiredNumberScheduled": 2, "numberReady": ready,
+            "updatedNumberScheduled": 2, "currentNumberScheduled": 2, "numberMisscheduled": 0,
+        }  # fmt: skip
+        (await admin.patch(f"{daemonset}/status", {"status": status})).done  # noqa: B018  (checks)
+
+    async with release.admin() as admin:
+        await release.install({"components": {"containerd": True}})
+        await says(2)
+        await is_refused()
+        found = (await admin.get(daemonset)).done
+        env = found["spec"]["template"]["spec"]["containers"][0]["env"]
+        (way,) = [one for one in env if one["name"] == "TESSERA_MODE"]
+        way["value"] = "remove"
+        (await admin.put(daemonset, found)).done  # noqa: B018  (checks)
+        await is_refused()
+        await says(1)
+        await is_refused()
+        await says(2)
+        await release.uninstall()
+        assert await everything(admin) == STAYS
+
+
 async def test_agents_let_go_before_they_go(release: Release) -> None:
     """What an agent advertises is on its Node until it is set not to."""
     node = "/api/v1/nodes/one"

@@ -299,3 +299,18 @@ def test_what_cannot_work_is_refused(values: dict[str, Any], said: str) -> None:
 
 def test_another_namespace_is_refused() -> None:
     assert "--namespace tessera-system" in refused({}, "--namespace", "other")
+
+
+def test_containerds_drop_in_has_the_agents_image_and_its_own_way() -> None:
+    found = rendered({
+        "components": {"containerd": True}, "images": {"registry": "example.org/t", "tag": "9"},
+        "agents": {"image": {"digest": "sha256:12"}, "imagePullSecrets": [{"name": "mine"}]},
+        "containerd": {"mode": "remove", "env": [{"name": "TESSERA_ANSWER_S", "value": "30"}],
+                       "nodeSelector": {"pool": "a"}},
+    })  # fmt: skip
+    pod = pod_of(found, "DaemonSet", "tessera-containerd")
+    (container,) = pod["containers"]
+    assert container["image"] == "example.org/t/agent@sha256:12"
+    assert env_of(container).items() >= {"TESSERA_MODE": "remove", "TESSERA_ANSWER_S": "30"}.items()
+    assert pod["imagePullSecrets"] == [{"name": "mine"}]
+    assert pod["nodeSelector"] == {"pool": "a"}

@@ -42,8 +42,8 @@ def is_there(dotted: str) -> bool:
 @pytest.fixture(scope="module")
 def settings() -> set[str]:
     found: set[str] = set()
-    for service in SERVICES:
-        module = import_module(f"tessera_{service}.settings")
+    for owner in (*SERVICES, "agent.containerd"):
+        module = import_module(f"tessera_{owner}.settings")
         for kind in vars(module).values():
             if inspect.isclass(kind) and issubclass(kind, Struct):
                 found.update(variables(kind))

@@ -43,6 +43,10 @@ class Agent:
                 self.process.check()
                 await asyncio.sleep(POLL_S)
 
+    def url(self, path: str) -> str:
+        """Where it answers."""
+        return f"http://127.0.0.1:{msgspec.json.decode(self._ports.read_bytes())['http']}{path}"
+
     async def kill(self) -> None:
         """End it as a machine that fails would."""
         await self.process.stop()

@@ -56,6 +56,17 @@ class Process:
         for child in _children(self._outer.pid):
             os.kill(child, what)
 
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and has not ended."""
+        return self._outer is not None and self._outer.returncode is None
+
+    @property
+    def pid(self) -> int:
+        """Its number on the machine."""
+        assert self._outer is not None, self._argv
+        return _children(self._outer.pid)[0]
+
     async def ended(self) -> int:
         """Wait until it has ended; its status."""
         assert self._outer is not None, self._argv

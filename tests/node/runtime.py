@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -28,6 +28,8 @@ WORKING = ("sh", "-c", "tessera-work; exec sleep 100000")
 """It stays where there is no card to work on, to be looked into."""
 READY_S = 60.0
 POLL_S = 0.02
+CONFIG = "etc/containerd.toml"
+"""The configuration, in the folder of the island."""
 OLDER = "containerd-2.1"
 """Programs of a release that cannot require plugins."""
 HERE = Path(__file__).parent
@@ -94,12 +96,16 @@ def address(island: Island) -> Path:
 async def real_containerd(
     island: Island, programs: Path, archive: Path, *, nri: bool = True,
     required: Sequence[str] = ("tessera",), cards: str = "cards=2 memory=16g", release: str = "",
+    written: Callable[[str], str] = str,
 ) -> AsyncGenerator[Containerd]:  # fmt: skip
     """containerd until the block ends, with the images of that archive and a simulated machine.
-    `release`: the folder of its programs among the others, if not the usual ones."""
+    `release`: the folder of its programs among the others, if not the usual ones. `written`: its
+    configuration as an administrator made it of the usual one."""
     folder = island.folder
-    config = folder / "containerd.toml"
+    config = folder / CONFIG
+    config.parent.mkdir()
     await asyncio.to_thread(write_files, folder, config, nri=nri, required=required)
+    config.write_text(written(config.read_text()))
     own = programs / release
     process = await island.start("containerd", own / "containerd", f"--config={config}",
                                  env=_environment(own))  # fmt: skip

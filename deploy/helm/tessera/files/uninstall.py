@@ -46,6 +46,15 @@ REFUSED = (
     "is gone. Then delete the ConfigMap tessera-agent-required and run `helm uninstall` again"
 )
 
+DAEMONSETS = f"/apis/apps/v1/{HOME}/daemonsets"
+CONTAINERD = f"{DAEMONSETS}?labelSelector=app.kubernetes.io%2Fname%3Dtessera-containerd"
+CONFIGURED = (
+    "the component containerd has nodes' container runtimes require the agent: no container would "
+    "start there once the agent is gone. First run `kubectl -n tessera-system set env "
+    "daemonset/tessera-containerd TESSERA_MODE=remove`, wait for `kubectl -n tessera-system "
+    "rollout status daemonset/tessera-containerd`, and run `helm uninstall` again"
+)
+
 Json = dict[str, Any]
 
 
@@ -94,11 +103,23 @@ def main() -> None:
     cluster = Cluster(said.url, said.account)
     if cluster.get(REQUIRED):
         raise SystemExit(f"uninstall: {REFUSED}")
+    if any(map(_configures, cluster.get(CONTAINERD).get("items", ()))):
+        raise SystemExit(f"uninstall: {CONFIGURED}")
     _let_go_of_amounts(cluster, said.patience)
     _end_the_scheduler(cluster, said.patience)
     for path in (*REGISTERED, *WRITTEN, *_leases(cluster)):
         cluster.delete(path)
         _say(f"deleted {path}")
+
+
+def _configures(daemonset: Json) -> bool:
+    """Whether nodes may have what the component wrote: it has not taken all of it back."""
+    (container,) = daemonset["spec"]["template"]["spec"]["containers"]
+    status, written = daemonset.get("status", {}), {"name": "TESSERA_MODE", "value": "remove"}
+    there = status.get("desiredNumberScheduled", 0)
+    back = min(status.get("updatedNumberScheduled", 0), status.get("numberReady", 0))
+    seen = status.get("observedGeneration", 0) >= daemonset["metadata"]["generation"]
+    return written not in container["env"] or not seen or back < there
 
 
 def _let_go_of_amounts(cluster: Cluster, patience: float) -> None:

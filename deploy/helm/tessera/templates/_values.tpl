@@ -63,6 +63,24 @@ $patch: delete
 {{- end }}
 {{- end }}
 
+{{- /* containerd's drop-in: the agents' image, and the way. */ -}}
+{{- if $v.components.containerd }}
+{{- $mode := list (dict "name" "TESSERA_MODE" "value" $v.containerd.mode) }}
+{{- $service := merge (dict "image" $v.agents.image) $v.containerd }}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: tessera-containerd, namespace: tessera-system}
+spec:
+{{- with $v.containerd.updateStrategy }}
+  updateStrategy: {{ toJson (set (deepCopy .) "$patch" "replace") }}
+{{- end }}
+  template:
+{{ include "tessera.pod" (dict "pod" $v.containerd "pullSecrets" (default $v.images.pullSecrets $v.agents.imagePullSecrets) "tolerations" list) | indent 4 }}
+      containers:
+        - {{ include "tessera.container" (dict "service" $service "name" "containerd" "of" $ "env" (concat $env $mode)) | nindent 10 | trim }}
+{{- end }}
+
 {{- /* NATS: one server, and the three of ha. */ -}}
 {{- range list "tessera-nats" "tessera-nats-cluster" }}
 ---

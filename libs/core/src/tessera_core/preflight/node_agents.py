@@ -17,7 +17,13 @@ from tessera_core.preflight.findings import (
     warning,
 )
 from tessera_core.preflight.node_runtime import NRI_ON, can_require, runtime_of
-from tessera_core.preflight.objects import NAME_LABEL, VENDOR_LABEL, NodeFacts
+from tessera_core.preflight.objects import (
+    NAME_LABEL,
+    VENDOR_LABEL,
+    NodeFacts,
+    TemplateVariable,
+    WorkloadFacts,
+)
 from tessera_core.preflight.snapshot import AGENT, LEASES, NAMESPACE, InstallationSnapshot
 from tessera_schema.node_cards import RUNTIME_DOES_NOT_CALL, NodeCardsAnnotation
 
@@ -30,8 +36,12 @@ ALERTS: Final = (STARTED_WITHOUT, "CardsWithoutGrant")
 REQUIRE: Final = (
     'in /etc/containerd/config.toml: [plugins."io.containerd.nri.v1.nri".default_validator] enable '
     '= true, required_plugins = ["tessera"], tolerate_missing_plugins_annotation = '
-    '"tolerate-missing-plugins.noderesource.dev"; then systemctl restart containerd'
+    '"tolerate-missing-plugins.noderesource.dev"; then systemctl restart containerd; or add the '
+    "component containerd, which does so node by node"
 )
+CONFIGURES: Final = "tessera-containerd"
+"""The DaemonSet of the component `containerd`: its pods are ready where they are done."""
+_WRITES: Final = TemplateVariable("TESSERA_MODE", "write")
 _REMOVE_EVENTS: Final = "kubectl delete events -A --field-selector reason={}"
 HOOK: Final = "hook"
 """The init container that installs the hook on its node."""
@@ -119,12 +129,22 @@ def required_plugin(cluster: InstallationSnapshot) -> Iterator[Outcome]:
         yield ok("no container runtime can require the agent")
     elif any(c.metadata.name == REQUIRED for c in cluster.configmaps):
         yield ok(f"the ConfigMap {REQUIRED} says that runtimes require the agent")
+    elif any(map(_configures, cluster.daemonsets)):
+        yield ok("the component containerd has configured the runtime of each of its nodes")
     else:
         yield warning(
             f"nobody has said that the runtimes of {listed(n.name for n in able)} require the "
             "agent: a container that starts while it is down has no limits",
             f"{REQUIRE}; on all nodes done: kubectl -n {NAMESPACE} create configmap {REQUIRED}",
         )
+
+
+def _configures(daemonset: WorkloadFacts) -> bool:
+    """Whether it is the component `containerd`, and has done its work on all its nodes."""
+    writes = any(v == _WRITES for c in daemonset.all_containers for v in c.env)
+    status = daemonset.status
+    done = 0 < status.desired_number_scheduled == status.number_ready
+    return daemonset.part == CONFIGURES and writes and done
 
 
 def leases(cluster: InstallationSnapshot) -> Iterator[Outcome]:

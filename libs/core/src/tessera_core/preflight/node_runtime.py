@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tessera_core.dialect_kit.monitoring import CompetingSystem
+from tessera_core.node.containerd_drop_in import REQUIRES_SINCE
 from tessera_core.preflight.findings import Outcome, failed, listed, on_node, or_ok, spaced, warning
 from tessera_core.preflight.objects import NodeFacts, WorkloadFacts
 from tessera_core.preflight.snapshot import InstallationSnapshot
@@ -17,13 +18,12 @@ NRI_SINCE: Final = {CONTAINERD: (1, 7), "cri-o": (1, 26)}
 """The first versions that can call NRI plugins."""
 NRI_SWITCHED_ON: Final = (2, 0)
 """From this version on containerd calls them unless its configuration says otherwise."""
-REQUIRES_SINCE: Final = (2, 2)
-"""From this version on containerd can be configured to require a plugin."""
 _RUNTIME: Final = re.compile(r"([a-z-]+)://v?(\d+)\.(\d+)")
 _NO_SETUP: Final = "configure the handler in /etc/containerd/config.toml and restart containerd"
 NRI_ON: Final = (
     'in /etc/containerd/config.toml: [plugins."io.containerd.nri.v1.nri"] disable = false; then '
-    "systemctl restart containerd (docs/install.md, Failing closed)"
+    "systemctl restart containerd; the component containerd does both (docs/install.md, Failing "
+    "closed)"
 )
 
 
