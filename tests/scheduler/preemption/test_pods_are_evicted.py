@@ -15,7 +15,7 @@ from tessera_runtime.kube import timestamps
 from tessera_scheduler.preemption.settings import PreemptionSettings, PreemptionSwitch
 from tessera_scheduler.scheduler import Scheduler
 from tessera_scheduler.settings import SchedulerSettings
-from tessera_schema.annotation_keys import RESERVE_KEY
+from tessera_schema.grants import Share
 from tessera_schema.plans import PLANS
 from tests.scheduler.fake_cluster import FakeCluster, leading, settings, until
 
@@ -69,9 +69,15 @@ def begun(
         uid = cluster.read(name).metadata.uid
         return {"namespace": "default", "name": name, "uid": uid, "node": "n0"}
 
+    share = Share(
+        container="c", position=0, vendor="nvidia", dialect="hami", card="GPU-n0-0", index=0,
+        memory_bytes=WHOLE << 20,
+    )  # fmt: skip
+    seat = {"pod": pod(for_pod), "shares": [msgspec.to_builtins(share)]}
     spec = {
         "kind": "Preempt", "reason": "r", "decision": "approved",
         "steps": [{"pod": pod(victim)} for victim in victims], "forPod": pod(for_pod),
+        "promise": {"priority": 10, "seats": [seat]},
     }  # fmt: skip
     kind = {"apiVersion": "tessera.dev/v1alpha1", "kind": "RebalancePlan"}
     cluster.make(PLANS, {**kind, "metadata": {"name": name}, "spec": spec})
@@ -157,7 +163,7 @@ async def test_a_plan_fails_that_a_budget_does_not_allow_any_more() -> None:
         await until(lambda: phases(cluster) == ["Failed"])
         assert not leaving(cluster, "low")
         assert "low is not evicted" in plans(cluster)[0]["status"]["message"]
-        assert RESERVE_KEY not in cluster.read("high").metadata.annotations
+        await until(lambda: not scheduler.ledger.promises)
 
 
 async def test_a_pod_that_goes_away_ends_its_plan_before_anybody_is_evicted() -> None:
@@ -204,7 +210,7 @@ async def test_a_leader_that_ends_at_any_step_leaves_nothing_behind(
         assert leaving(cluster, "low") is False
         if ends == "Done":
             assert await cluster.place(scheduler, "high") == "n0"
-        await until(lambda: not scheduler.node_reservations)
+        await until(lambda: not scheduler.ledger.promises)
         assert {entry.grant.name for entry in scheduler.ledger.entries()} == (
             {"high"} if ends == "Done" else {"low"}
         )

@@ -14,6 +14,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
+from tessera_schema.grants import Share
 from tessera_schema.json_codec import decoder
 from tessera_schema.subjects import plan
 
@@ -81,6 +82,23 @@ class PlanStep(Struct, frozen=True, kw_only=True, rename="camel"):
     """Percent of the card; null = as it is."""
 
 
+class PlanSeat(Struct, frozen=True, kw_only=True):
+    """What one pod will get."""
+
+    pod: PodOfPlan
+    """With its node."""
+    shares: tuple[Share, ...]
+    """As in its grant."""
+
+
+class PlanPromise(Struct, frozen=True, kw_only=True):
+    """Cards that nobody else of no higher priority gets while pods leave for those that wait."""
+
+    priority: int
+    seats: tuple[PlanSeat, ...]
+    """Of the pod that waits, or of each member of the gang that asks for cards."""
+
+
 class PlanSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     """What is proposed, and what was decided about it."""
 
@@ -92,6 +110,8 @@ class PlanSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     """The waiting pod that shall fit afterwards."""
     for_gang: str = ""
     """Id of the gang that it is done for, as `volcano/team-a/training`; empty = for none."""
+    promise: PlanPromise | None = None
+    """What they will get; null = nothing is promised card by card."""
     cost: float = 0
     """Card-seconds of work that are thought to be lost."""
     gain: float = 0

@@ -9,7 +9,7 @@ It opens no sockets: `tessera_scheduler.main` serves it, tests call it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from random import Random
@@ -160,9 +160,10 @@ class Scheduler:
             PreemptionEnvironment(
                 kube=kube, calls=settings.kube, registry=registry, recorder=environment.recorder,
                 clock=environment.clock, monotonic_clock=clock, settings=settings.preemption,
+                leadership=self.leadership,
             ),
             ledger=self.ledger, gangs=self.gangs, reservations=self.node_reservations,
-            leadership=self.leadership,
+            freed=pod_events.freed.publish,
         )  # fmt: skip
         self.pod_reader = PodReader(
             registry, self.ledger, environment.keys.verifier, migration=times.migration,
@@ -271,11 +272,19 @@ class Scheduler:
         )  # fmt: skip
         self._takeover = Takeover(
             lease=environment.lease, fencing=self._fencing, keys=self.keys, watches=self.watches,
-            alerts=alerts, pod_events=pod_events, retry_s=times.retry_first_s, gangs=self.gangs,
+            alerts=alerts, pod_events=pod_events, retry_s=times.retry_first_s,
+            then=self._before_pods,
         )  # fmt: skip
 
         self._export()
         self._subscribe()
+
+    @property
+    def _before_pods(self) -> Sequence[Callable[[], Awaitable[None]]]:
+        """What a replica does before it answers for any pod."""
+        promised = () if self.preemption is None else (self.preemption.restore,)
+        broken = () if self.gangs is None else (self.gangs.finish_broken,)
+        return (*promised, *broken)
 
     @cached_property
     def _gates(self) -> GateOpener:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 
 from tessera_runtime import logs
 from tessera_runtime.errors import TesseraError
@@ -10,7 +11,6 @@ from tessera_runtime.kube.lease import Lease
 from tessera_scheduler.alerts import Alerts
 from tessera_scheduler.cache.pod_events import PodEvents
 from tessera_scheduler.cache.watches import Watches
-from tessera_scheduler.gangs.scheduling import GangScheduling
 from tessera_scheduler.keys.signing_keys import SigningKeys
 from tessera_scheduler.leadership.fence import FencingCheck
 
@@ -30,10 +30,10 @@ class Takeover:
         alerts: Alerts,
         pod_events: PodEvents,
         retry_s: float,
-        gangs: GangScheduling | None = None,
+        then: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
-        """Keys that could not be read are read again after `retry_s` seconds. `gangs` that were
-        started by halves are finished before any other pod is placed."""
+        """Keys that could not be read are read again after `retry_s` seconds. `then` is done, in
+        this order, before any pod is placed."""
         self._lease = lease
         self._fencing = fencing
         self._keys = keys
@@ -41,7 +41,7 @@ class Takeover:
         self._alerts = alerts
         self._pod_events = pod_events
         self._retry_s = retry_s
-        self._gangs = gangs
+        self._then = then
 
     async def run(self) -> None:
         """Wait until the API server knows this term, then read the keys and all pods."""
@@ -49,8 +49,8 @@ class Takeover:
         await self._fencing.prove(self._lease.generation)
         await self._refresh_keys()
         await self._watches.refresh_pods()
-        if self._gangs is not None:
-            await self._gangs.finish_broken()
+        for step in self._then:
+            await step()
         self._pod_events.freed.publish()
 
     async def _refresh_keys(self) -> None:

@@ -57,6 +57,17 @@ class Charge(Struct, frozen=True, array_like=True):
             max(self.best_effort, other.best_effort),
         )
 
+    def beyond(self, other: Charge) -> Charge:
+        """What this is more than the other, in each number."""
+        return Charge(
+            max(self.memory_bytes - other.memory_bytes, 0),
+            max(self.cores_milli - other.cores_milli, 0),
+            max(self.slots - other.slots, 0),
+            max(self.exclusive - other.exclusive, 0),
+            max(self.resident_bytes - other.resident_bytes, 0),
+            max(self.best_effort - other.best_effort, 0),
+        )
+
     def negative(self) -> Charge:
         """What takes this charge back."""
         return Charge(

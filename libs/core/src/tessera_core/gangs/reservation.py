@@ -14,7 +14,7 @@ search begins again.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from typing import Final
 
@@ -25,6 +25,7 @@ from tessera_core.fleet.memory_sizes import least_memory
 from tessera_core.gangs.scratch import MemberRequest, MemberSeat, ScratchCluster
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.ledger.promises import Withheld, withholding
 from tessera_core.placement.packing.packer import Packer
 from tessera_core.placement.place import SEARCHED_FITS
 from tessera_core.slices import Slices
@@ -75,16 +76,19 @@ class GangReservation:
         domains: Sequence[Set[str]] | None = None,
         packer: Packer | None = None,
         scratch: ScratchCluster | None = None,
+        withheld: Callable[[], Withheld] = dict,
     ) -> None:
         """`domains` are groups of nodes, of which one has to take all members; None = any nodes.
         `filters` are the ledger's nodes as kube-scheduler sees them; they are not changed. With
-        `scratch` the search is made there, and what it finds cannot be taken (`find_seats`)."""
+        `scratch` the search is made there, and what it finds cannot be taken (`find_seats`).
+        `withheld` is what is promised to others now."""
         self._ledger = ledger
         self._filters = filters
         self._members = tuple(members)
         self._domains = domains
         self._packer = packer
         self._given = scratch
+        self._withheld = withheld
         self._opened = False
         self._shapes: dict[str, bytes] = {}
         self._hardness: dict[bytes, tuple[float, ...]] = {}
@@ -131,7 +135,8 @@ class GangReservation:
         """Take all of it, or None where the search has to begin again."""
         stale = self._began != self._ledger.generation and self._again < MOST_SEARCHES
         grants = [seat.grant for seat in seats.values() if seat.grant is not None]
-        refusal = self._ledger.assume(grants, now)
+        with withholding(self._ledger.fleet, self._withheld()):
+            refusal = self._ledger.assume(grants, now)
         if refusal is None:
             return GangReserved(seats)
         if stale:
@@ -165,9 +170,10 @@ class GangReservation:
     def _scratch(self, only: Set[str] | None) -> ScratchCluster:
         if self._given is not None:
             return self._given.copy(only)
-        return ScratchCluster(
-            self._ledger, self._filters, only=only, packer=self._packer, opened=self._opened
-        )
+        with withholding(self._ledger.fleet, self._withheld()):
+            return ScratchCluster(
+                self._ledger, self._filters, only=only, packer=self._packer, opened=self._opened
+            )
 
     def _seats_in(self, only: Set[str] | None) -> Generator[None, None, Seats | GangUnschedulable]:
         scratch = self._scratch(only)

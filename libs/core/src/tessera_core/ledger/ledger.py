@@ -8,7 +8,7 @@ It does not look at clocks or the network: callers report what happened and when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy as copy_of
 
 from tessera_core.admission.allowances import Allowed, allowed_by
@@ -18,6 +18,7 @@ from tessera_core.grants.resize import follows
 from tessera_core.ledger.entries import LedgerEntry, ObservedPod, TransactionRefused
 from tessera_core.ledger.entry_checks import check_entry, new_entry, refusal, relink_renamed_cards
 from tessera_core.ledger.holdings import LedgerHoldings
+from tessera_core.ledger.promises import LEAST, CardPromise, Withheld, withheld, withholding
 from tessera_core.ledger.resize import entry_covering_both
 from tessera_core.ledger.tombstones import BlockedNodes, Tombstones
 from tessera_core.machines.allocation import (
@@ -48,6 +49,8 @@ class Ledger:
         """For reading; only the ledger writes to it."""
         self.generation = 0
         """Changes whenever an answer about room may change."""
+        self.promises: tuple[CardPromise, ...] = ()
+        """Set by `set_promises`."""
         self._quota = QuotaAccounting()
         self._holdings = LedgerHoldings(self.fleet, self._quota)
         self._entries: Mapping[str, LedgerEntry] = self._holdings.entries
@@ -122,6 +125,21 @@ class Ledger:
         if reserved != self.fleet.reserved or note != self.fleet.reserved_note:
             self.fleet.set_reserved(reserved, note)
             self.generation += 1
+
+    def set_promises(self, promises: tuple[CardPromise, ...]) -> bool:
+        """What is promised to those that others leave for; True when that was otherwise before."""
+        changed = promises != self.promises
+        self.promises = promises
+        self.generation += changed
+        return changed
+
+    def withheld_from(
+        self, whose: Collection[str], priority: int, *, all_gone: bool = False
+    ) -> Withheld:
+        """See `tessera_core.ledger.promises.withheld`."""
+        if not self.promises:
+            return {}
+        return withheld(self.promises, self.entry, whose, priority, all_gone=all_gone)
 
     def set_limits(self, limits: Iterable[Limit]) -> None:
         """Replace all limits of all namespaces."""
@@ -229,7 +247,8 @@ class Ledger:
             or not follows(grant, entry.grant)
         ):
             return refusal(grant, "the pod does not hold what would be changed")
-        made = entry_covering_both(self.fleet, entry, grant, self.allowance(grant.namespace))
+        with withholding(self.fleet, self.withheld_from((grant.uid,), LEAST)):
+            made = entry_covering_both(self.fleet, entry, grant, self.allowance(grant.namespace))
         if isinstance(made, TransactionRefused):
             return made
         self._release(entry)

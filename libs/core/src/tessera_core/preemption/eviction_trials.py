@@ -18,6 +18,7 @@ from tessera_core.gangs.reservation import GangReservation, GangUnschedulable, S
 from tessera_core.gangs.scratch import MemberRequest, ScratchCluster
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.ledger.promises import Withheld, withholding
 from tessera_core.preemption.victim_search import Trial
 from tessera_core.preemption.victim_units import VictimUnit
 from tessera_core.quota.allowance import minimum_usage
@@ -40,6 +41,8 @@ class Preemptor(Struct, frozen=True, kw_only=True):
     """Nodes that are kept for others."""
     opened: bool = False
     """Whether it may use cards that are reserved for a gang in line."""
+    withheld: Withheld = {}
+    """What is promised to others, and not to it."""
 
 
 class QueueRoom:
@@ -84,7 +87,8 @@ class EvictionTrials:
         self._preemptor = preemptor
         self._room = room
         self._only = set(filters.names) - preemptor.closed if preemptor.closed else None
-        self.scratch = ScratchCluster(ledger, filters, only=self._only, opened=preemptor.opened)
+        with withholding(ledger.fleet, preemptor.withheld):
+            self.scratch = ScratchCluster(ledger, filters, only=self._only, opened=preemptor.opened)
         for pod in ending:
             self.scratch.leave(pod)
         self._gone: dict[str, Pod] = {}

@@ -66,6 +66,8 @@ class PotentialVictim(Struct, frozen=True, kw_only=True):
     """Seconds that it may take to end."""
     checkpointed_at: float | None = None
     """Unix time of its last checkpoint; None = its owner does not say."""
+    leaving: bool = False
+    """It is being evicted by a plan."""
 
     @property
     def uid(self) -> str:
@@ -74,8 +76,8 @@ class PotentialVictim(Struct, frozen=True, kw_only=True):
 
     @property
     def ending(self) -> bool:
-        """Whether it is being deleted: what it holds comes free without an eviction."""
-        return self.pod.metadata.deletion_timestamp is not None
+        """Whether it is being deleted, or will be: what it holds comes free without an eviction."""
+        return self.leaving or self.pod.metadata.deletion_timestamp is not None
 
 
 def protected(victim: PotentialVictim, rules: PreemptionRules, now: float) -> str:

@@ -14,7 +14,7 @@ view, find that none has to go, and write a sentence for each node into the pod'
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -30,6 +30,7 @@ from tessera_core.explain.decision_log import Decision, DecisionLog
 from tessera_core.explain.node_reasons import node_reasons
 from tessera_core.fleet.capacity_check import unusable
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.ledger.promises import Withheld, withholding
 from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.placement.opened_placer import OpenedPlacer
 from tessera_core.placement.placer import Placer
@@ -37,6 +38,7 @@ from tessera_core.quota.allowance import minimum_usage
 from tessera_core.registry.plugin_requests import AllocatedResources, plugin_requests
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.scheduling.candidates import CandidateCache, CandidateNodes
+from tessera_core.scheduling.filter_bodies import none, problem_of, several
 from tessera_core.scheduling.in_flight import InFlightPods
 from tessera_core.scheduling.node_reservations import NodeReservations
 from tessera_core.scheduling.prioritize import (
@@ -44,6 +46,7 @@ from tessera_core.scheduling.prioritize import (
     feasible_nodes,
     has_placement_preferences,
 )
+from tessera_core.scheduling.promised_nodes import promised_nodes
 from tessera_core.scheduling.reserve import Reserved, Unschedulable, reserved_node, try_reserve
 from tessera_schema.endpoints.extender import (
     ExtenderArgs,
@@ -144,7 +147,7 @@ class Filter:
 
     def answer(self, args: ExtenderArgs, now: float) -> FilterAnswer:
         """The answer to a filter call. Raises msgspec.DecodeError when the node names are none."""
-        problem = _unasked(args)
+        problem = problem_of(args)
         if args.pod is None or problem:
             return FilterAnswer(body=encode_result(ExtenderFilterResult(error=problem)))
         offer = self._offers.of(args.node_names)
@@ -153,7 +156,7 @@ class Filter:
         if isinstance(admission, Rejected):
             return self._reject(args.pod, admission, offer, now)
         if admission is None or not admission.request.containers:
-            return FilterAnswer(body=_several(offer.names), pod=args.pod)
+            return FilterAnswer(body=several(offer.names), pod=args.pod)
         waits_for = "" if self._held_back is None else self._held_back(args.pod, now)
         if waits_for:
             return self._hold_back(args.pod, admission, waits_for, offer, now)
@@ -162,14 +165,14 @@ class Filter:
     def reserve_on(self, filtered: FilteredPod, node: str, now: float) -> str:
         """Reserve cards on this node for a pod that was offered several nodes, or whose reservation
         has run out; why not, empty when they are reserved."""
-        pod, request = filtered.pod, filtered.request
-        reserved = self._reservations.closed_to(request, pod.spec.priority or 0, now).get(node, "")
+        pod, request, priority = filtered.pod, filtered.request, filtered.pod.spec.priority or 0
+        reserved = self._reservations.closed_to(request, priority, now).get(node, "")
         closed = reserved or self._in_flight.closed_to(pod).get(node, "")
         if closed:
             return f"node {node}: {closed}: filter it again"
-        only = self._ledger.fleet.only(node)
-        placer = self._placer_of(pod, now)
-        decided = try_reserve(self._ledger, placer, request, only, now, attempt=1)
+        only, placer = self._ledger.fleet.only(node), self._placer_of(pod, now)
+        with withholding(self._ledger.fleet, self._ledger.withheld_from((request.uid,), priority)):
+            decided = try_reserve(self._ledger, placer, request, only, now, attempt=1)
         if not isinstance(decided, Reserved):
             return f"node {node} has no room for this pod any more: filter it again"
         self._in_flight.reserve(pod, node, now)
@@ -195,16 +198,21 @@ class Filter:
     def _place_within(
         self, pod: Pod, admission: AdmittedPod, offer: CandidateNodes, now: float
     ) -> FilterAnswer:
-        priority = pod.spec.priority or 0
-        closed = self._reservations.closed_to(admission.request, priority, now)
+        request, priority = admission.request, pod.spec.priority or 0
+        withheld = self._ledger.withheld_from((request.uid,), priority)
+        closed = {
+            **promised_nodes(self._ledger, request, priority, withheld),
+            **self._reservations.closed_to(request, priority, now),
+        }
         offer = self._offers.without(offer, closed, self._in_flight.closed_to(pod))
         node = self._node_of(admission, offer, now)
         if node:
             self._remember(pod, admission)
-            return FilterAnswer(body=_several((node,)), verdict=Verdict.PLACED, pod=pod, node=node)
-        if has_placement_preferences(pod):
-            return self._offer_rooms(pod, admission, offer, now)
-        return self._decide(pod, admission, offer, now)
+            return FilterAnswer(body=several((node,)), verdict=Verdict.PLACED, pod=pod, node=node)
+        with withholding(self._ledger.fleet, withheld):
+            if has_placement_preferences(pod):
+                return self._offer_rooms(pod, admission, offer, now)
+            return self._decide(pod, admission, offer, now, withheld)
 
     def _remember(self, pod: Pod, admission: AdmittedPod) -> None:
         self._filtered.keep(
@@ -228,11 +236,17 @@ class Filter:
         return ""
 
     def _decide(
-        self, pod: Pod, admission: AdmittedPod, offer: CandidateNodes, now: float
+        self,
+        pod: Pod,
+        admission: AdmittedPod,
+        offer: CandidateNodes,
+        now: float,
+        withheld: Withheld,
     ) -> FilterAnswer:
         request = admission.request
         placer = self._placer_of(pod, now)
-        shape = (request.namespace, request.containers, placer is self._placer)
+        promised = frozenset(withheld.items())
+        shape = (request.namespace, request.containers, placer is self._placer, promised)
         known = self._known(offer, shape)
         if known is None:
             attempt = self._decisions.attempt(request.uid)
@@ -260,7 +274,7 @@ class Filter:
         found = feasible_nodes(self._ledger, placer, admission.request, offer.rows, attempt)
         if isinstance(found, FeasibleNodes):
             placed = self._place(pod, admission, len(found.names), now, None)
-            return replace(placed, body=_several(found.names))
+            return replace(placed, body=several(found.names))
         refusal = self._refuse(found, offer, admission.request)
         return self._keep_waiting(pod, admission.request, refusal, offer, now)
 
@@ -282,7 +296,7 @@ class Filter:
             self._ledger.fleet,
         )
         return FilterAnswer(
-            body=_several((node,)), verdict=Verdict.PLACED, pod=pod, node=node, grant=grant
+            body=several((node,)), verdict=Verdict.PLACED, pod=pod, node=node, grant=grant
         )
 
     def _keep_waiting(
@@ -317,7 +331,7 @@ class Filter:
             self._ledger.fleet,
         )  # fmt: skip
         return FilterAnswer(
-            body=_none(dict.fromkeys(offer.names, reason.wire)), verdict=Verdict.WAITING, pod=pod,
+            body=none(dict.fromkeys(offer.names, reason.wire)), verdict=Verdict.WAITING, pod=pod,
             reason=reason, message=why,
         )  # fmt: skip
 
@@ -335,7 +349,7 @@ class Filter:
             self._ledger.fleet,
         )
         return FilterAnswer(
-            body=_none(dict.fromkeys(offer.names, rejected.reason.wire)), pod=pod,
+            body=none(dict.fromkeys(offer.names, rejected.reason.wire)), pod=pod,
             verdict=Verdict.REJECTED, reason=rejected.reason, message=rejected.message,
         )  # fmt: skip
 
@@ -346,7 +360,7 @@ class Filter:
         word = words.most_common(1)
         without = Reason.NODE_HAS_NO_CARDS if bare else Reason.NODE_UNREGISTERED
         reason = _REASONS[word[0][0]] if word else without
-        return _Known(_none(failed), waiting, reason)
+        return _Known(none(failed), waiting, reason)
 
     def _known(self, offer: CandidateNodes, shape: object) -> _Known | None:
         """The answer that the same shape got under the same ledger, if it had to wait."""
@@ -373,22 +387,3 @@ class Filter:
         ):
             failed |= dict.fromkeys(failed.keys() & closed.keys(), reason.wire)
         return failed
-
-
-def _unasked(args: ExtenderArgs) -> str:
-    """What the body lacks; empty when it lacks nothing."""
-    if args.pod is None:
-        return "Pod: missing: send the pod to filter"
-    if bytes(args.node_names) == b"null":
-        return "NodeNames: missing: set nodeCacheCapable in the extender's configuration"
-    return ""
-
-
-def _several(nodes: tuple[str, ...]) -> bytes:
-    return encode_result(ExtenderFilterResult(node_names=nodes))
-
-
-def _none(failed: Mapping[str, str]) -> bytes:
-    return encode_result(
-        ExtenderFilterResult(node_names=(), failed_and_unresolvable_nodes=dict(failed))
-    )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.ledger.promises import withholding
 from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.place import fits_of_an_attempt
 from tessera_core.placement.placer import Placer
@@ -57,8 +58,10 @@ class PreemptionCheck:
             }
         if pod is None or request is None:
             return frozenset(victims)
-        closed = self._reservations.closed_to(request, pod.spec.priority or 0, now)
-        return nodes_made_feasible(self._ledger, request, victims) - closed.keys()
+        priority = pod.spec.priority or 0
+        closed = self._reservations.closed_to(request, priority, now)
+        with withholding(self._ledger.fleet, self._ledger.withheld_from((request.uid,), priority)):
+            return nodes_made_feasible(self._ledger, request, victims) - closed.keys()
 
 
 def nodes_made_feasible(

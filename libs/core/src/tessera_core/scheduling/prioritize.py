@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.ledger.promises import withholding
 from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.place import fits_of_an_attempt, in_turn
 from tessera_core.placement.placer import Placer
@@ -109,7 +110,9 @@ class Prioritizer:
         entry = self._ledger.entry(request.uid)
         if entry is not None:
             return {entry.grant.node: TOP_SCORE}
-        return node_scores(self._placer, request, names)
+        priority = 0 if pod is None else pod.spec.priority or 0
+        with withholding(self._ledger.fleet, self._ledger.withheld_from((request.uid,), priority)):
+            return node_scores(self._placer, request, names)
 
 
 def _screen_is_exact(wanted: Sequence[PlacementUnit], allowance: Allowance) -> bool:

@@ -17,10 +17,12 @@ from tessera_core.gangs.reservation import GangReservation, GangUnschedulable, S
 from tessera_core.gangs.scratch import MemberRequest, ScratchCluster
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.ledger.promises import Withheld, withholding
 from tessera_core.shadows.expected_ends import PodLifetime
 from tessera_core.slices import Slices
 from tessera_schema.kube import Pod
 
+_NONE: Final[Withheld] = {}
 _PODS_OF_A_SLICE: Final = 16
 _LIFETIMES_OF_A_SLICE: Final = 1024
 
@@ -41,13 +43,15 @@ class SeatsLaterSearch:
         filters: KubeSchedulerFilters,
         members: Sequence[MemberRequest],
         domains: Sequence[Set[str]] | None = None,
+        withheld: Withheld = _NONE,
     ) -> None:
-        """`domains` are groups of nodes of which one has to take all; None = any nodes. Neither
-        ledger nor filters are changed."""
+        """`domains` are groups of nodes of which one has to take all; None = any nodes. `withheld`
+        is what is promised to others. Neither ledger nor filters are changed."""
         self._ledger = ledger
         self._filters = filters
         self._members = members
         self._domains = domains
+        self._withheld = withheld
 
     def earliest(
         self, running: Sequence[PodLifetime], now: float, *, thought: bool = False
@@ -58,7 +62,8 @@ class SeatsLaterSearch:
         times, ended_at = yield from _in_order(running, now, thought=thought)
         if not times:
             return None
-        before = ScratchCluster(self._ledger, self._filters, opened=True)
+        with withholding(self._ledger.fleet, self._withheld):
+            before = ScratchCluster(self._ledger, self._filters, opened=True)
         yield
         found: SeatsLater | None = None
         low, high = 0, len(times)  # of so many times: known to be too few, known to be enough

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from functools import partial
 from typing import Final, NamedTuple
 
 from tessera_core.admission.admit import AdmittedPod
@@ -86,15 +87,19 @@ class GangPlaces:
         if isinstance(requests, str):
             return requests
         return GangReservation(
-            self._ledger, self._nodes.filters(), requests, domains=self.domains(bundle)
-        )
+            self._ledger, self._nodes.filters(), requests, domains=self.domains(bundle),
+            withheld=partial(self._ledger.withheld_from, bundle.ids, bundle.priority),
+        )  # fmt: skip
 
     def later(self, bundle: GangBundle, members: Sequence[GangMember]) -> SeatsLaterSearch | str:
         """A search of places that all of these get once others have ended."""
         requests = self.requests(members)
         if isinstance(requests, str):
             return requests
-        return SeatsLaterSearch(self._ledger, self._nodes.filters(), requests, self.domains(bundle))
+        return SeatsLaterSearch(
+            self._ledger, self._nodes.filters(), requests, self.domains(bundle),
+            self._ledger.withheld_from(bundle.ids, bundle.priority, all_gone=True),
+        )  # fmt: skip
 
     def requests(self, members: Sequence[GangMember]) -> list[MemberRequest] | str:
         """What all of these ask for; or why one of them is not placed whatever is free."""

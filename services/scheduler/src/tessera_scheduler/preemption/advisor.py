@@ -97,8 +97,15 @@ class PreemptionAdvisor:
         closed = self._closed(request, preemptor.priority)
         planner = PreemptionPlanner(view, self._clock.time(), columns=self._columns)
         opened = self._gangs is not None and self._gangs.may_use_reserved(pod)
-        preemptor = replace(preemptor, closed=frozenset(closed), opened=opened)
+        promised = view.ledger.withheld_from(self._whose(pod), preemptor.priority, all_gone=True)
+        preemptor = replace(preemptor, closed=frozenset(closed), opened=opened, withheld=promised)
         return (yield from planner.search(preemptor))
+
+    def _whose(self, pod: Pod) -> Collection[str]:
+        """The pod, and its gang, to which cards may be promised."""
+        uid = pod.metadata.uid
+        gang_id = "" if self._gangs is None else self._gangs.registry.gang_of(uid)
+        return {uid, gang_id} if gang_id else {uid}
 
     def _preemptor(self, pod: Pod, request: PodRequest, view: PreemptionView) -> Preemptor | str:
         """The pod, or the members of its gang that have to start together."""

@@ -7,6 +7,7 @@ over goes on with it, and budgets and pauses are counted from those that are the
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final, NoReturn
 
@@ -19,20 +20,22 @@ from tessera_core.preemption.messages import sentence
 from tessera_core.preemption.preemption import Preemption
 from tessera_core.scheduling.pod_request import card_request
 from tessera_runtime import logs
-from tessera_runtime.errors import TesseraError
+from tessera_runtime.errors import ApiRefused, TesseraError, Transient
 from tessera_runtime.kube import timestamps
 from tessera_runtime.kube.binding import PodKey, read_back
 from tessera_runtime.plans.plan_store import PlanGone, PlanObject, PlanStore
-from tessera_scheduler.leadership.leader import Leadership
 from tessera_scheduler.plan_rounds import KEEP_S, ROUND_S, run_rounds
 from tessera_scheduler.preemption.advisor import PreemptionAdvisor
 from tessera_scheduler.preemption.environment import PreemptionEnvironment
 from tessera_scheduler.preemption.executor import NotLeadingAnyMore, PreemptionExecutor
 from tessera_scheduler.preemption.pending_preemptors import PendingPreemptor, PendingPreemptors
+from tessera_scheduler.preemption.promises import PlanPromises
 from tessera_schema.kube import Pod
 from tessera_schema.plans import (
     PlanKind,
     PlanPhase,
+    PlanPromise,
+    PlanSeat,
     PlanSpec,
     PlanStatus,
     PlanStep,
@@ -57,7 +60,7 @@ class PreemptionController:
         advisor: PreemptionAdvisor,
         executor: PreemptionExecutor,
         plans: PlanStore,
-        leadership: Leadership,
+        promises: PlanPromises,
     ) -> None:
         """`plans` are of the kind that preemption makes."""
         self._kube = environment.kube
@@ -70,7 +73,8 @@ class PreemptionController:
         self._advisor = advisor
         self._executor = executor
         self._plans = plans
-        self._leadership = leadership
+        self._promises = promises
+        self._leadership = environment.leadership
         self._budget = EvictionBudget()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._term = ""
@@ -80,16 +84,36 @@ class PreemptionController:
         """Watch plans and decide, until cancelled."""
         await run_rounds(self._kube, self._plans, self._calls, self._round)
 
+    async def restore(self) -> None:
+        """Promise what the plans of a former leader promise: a replica does it before it answers
+        for any pod."""
+        while True:
+            try:
+                await self._plans.list_now()
+            except ApiRefused as e:  # plans are not installed, or may not be read
+                _log.warning("promises not read", why=str(e))
+            except Transient as e:
+                _log.warning("promises not read", why=str(e))
+                await asyncio.sleep(ROUND_S)
+                continue
+            self._follow()
+            return
+
+    def _follow(self) -> None:
+        self._promises.follow(self._plans.known.values(), self._clock.time())
+
     async def _round(self, group: asyncio.TaskGroup) -> None:
         self._tasks = {name: task for name, task in self._tasks.items() if not task.done()}
         if not self._leadership.leads:
             for task in self._tasks.values():
                 task.cancel()
             self._term = ""
+            self._promises.follow((), self._clock.time())
             return
         if self._term != self._leadership.term():
             await self._plans.list_now()
             self._term = self._leadership.term()
+        self._follow()
         await self._go_on(group)
         await self._plans.delete_ended(self._clock.time() - KEEP_S)
         now = self._clock.time()
@@ -149,7 +173,7 @@ class PreemptionController:
         if not isinstance(found, Preemption) or not found.units or unread:
             self._not(waiting, unread or sentence(found))
             return None
-        spec = _spec(pod, found)
+        spec = _spec(pod, found, waiting.priority)
         why = overspent(formers, [step.pod for step in spec.steps], self._budget, now)
         why = why or await self._executor.dry_run([_key(step.pod) for step in spec.steps])
         if why or not self._leadership.leads:
@@ -165,15 +189,17 @@ class PreemptionController:
         stamp = timestamps.format_time(self._clock.time())
         status = replace(plan.status, phase=advance(plan.status.phase, Approved()), started=stamp)
         try:
-            return await self._plans.write_status(plan, status, exact=True)
+            begun = await self._plans.write_status(plan, status, exact=True)
         except PlanGone:
             return None
+        self._follow()
+        return begun
 
     def _not(self, waiting: PendingPreemptor, why: str) -> None:
         _log.info("nobody is evicted", pod=f"{waiting.key.namespace}/{waiting.key.name}", why=why)
 
 
-def _spec(pod: Pod, found: Preemption) -> PlanSpec:
+def _spec(pod: Pod, found: Preemption, priority: int) -> PlanSpec:
     """Victims on the node where the pod is to be come first."""
     node = next(iter(found.seats.values())).node
     victims = sorted(found.victims, key=lambda each: each.pod.spec.node_name != node)
@@ -191,8 +217,20 @@ def _spec(pod: Pod, found: Preemption) -> PlanSpec:
             for each in victims
         ),
         for_pod=PodOfPlan(namespace=meta.namespace, name=meta.name, uid=meta.uid, node=node),
+        promise=PlanPromise(priority=priority, seats=tuple(_seats(found))),
         decision="approved", decided_by=_BY,
     )  # fmt: skip
+
+
+def _seats(found: Preemption) -> Iterator[PlanSeat]:
+    """What each pod gets that asks for cards."""
+    for seat in found.seats.values():
+        if seat.grant is not None:
+            grant = seat.grant
+            pod = PodOfPlan(
+                namespace=grant.namespace, name=grant.name, uid=grant.uid, node=seat.node
+            )
+            yield PlanSeat(pod=pod, shares=grant.shares)
 
 
 def _name(spec: PlanSpec, now: float) -> str:

@@ -10,6 +10,7 @@ from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.events import EventRecorder
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.monotonic_clock import MonotonicClock
+from tessera_scheduler.leadership.leader import Leadership
 from tessera_scheduler.preemption.settings import PreemptionSettings
 
 
@@ -23,3 +24,4 @@ class PreemptionEnvironment(Struct, frozen=True, kw_only=True):
     clock: Clock
     monotonic_clock: MonotonicClock
     settings: PreemptionSettings
+    leadership: Leadership

@@ -1,7 +1,7 @@
 """Carries one preemption plan out, each step written down before it is done.
 
-    Started:  room reserved for the waiting pod -> does it still suffice? -> stepsBegun -> evictions
-              -> all of them gone -> Done
+    Started:  does what is promised still suffice? -> stepsBegun -> evictions -> all of them gone
+              -> Done
 
 A plan that is found Started was interrupted: it goes on where it was. An eviction that was done is
 done again, which is harmless: it names the pod's uid, and a pod that is gone is done.
@@ -15,10 +15,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.ledger.promises import short_of
 from tessera_core.machines.plan import Broken, Event, Finished, Refuted, advance
-from tessera_core.scheduling.node_reservations import NodeReservations
-from tessera_core.scheduling.pod_request import card_request
-from tessera_core.scheduling.preemption import nodes_made_feasible
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiBusy, ApiConflict, ApiNotFound, ApiRefused, Transient
 from tessera_runtime.kube import timestamps
@@ -26,16 +24,12 @@ from tessera_runtime.kube.binding import PodKey, read_back
 from tessera_runtime.kube.events import of_pod
 from tessera_runtime.plans.evictions import create_eviction
 from tessera_runtime.plans.plan_store import PlanObject, PlanStore
-from tessera_runtime.plans.room_reservation import RoomReservation, RoomState
-from tessera_scheduler.leadership.leader import Leadership
 from tessera_scheduler.preemption.environment import PreemptionEnvironment
 from tessera_schema.plans import PlanStep, PodOfPlan
 
 AT_ONCE: Final = 16
 """Evictions that are under way at a time."""
 AGAIN_S: Final = 1.0
-_REPLY_S: Final = 10.0
-"""Seconds within which the watch is expected to show what was written on a pod."""
 _log: Final = logs.named("tessera.scheduler.preemption")
 
 
@@ -51,22 +45,17 @@ class PreemptionExecutor:
         environment: PreemptionEnvironment,
         *,
         ledger: Ledger,
-        reservations: NodeReservations,
         plans: PlanStore,
-        leadership: Leadership,
     ) -> None:
         """No call begins with less than a call's time of the Lease left."""
         self._kube = environment.kube
-        self._registry = environment.registry
         self._recorder = environment.recorder
         self._clock = environment.clock
         self._settings = environment.settings
         self._call_s = environment.calls.call_s
         self._ledger = ledger
-        self._reservations = reservations
         self._plans = plans
-        self._leadership = leadership
-        self._room = RoomReservation(self._kube, self._clock, self._settings.promise_s)
+        self._leadership = environment.leadership
 
     async def dry_run(self, victims: list[PodKey]) -> str:
         """Why the API server would not let one of these go now; empty when it would let each."""
@@ -81,52 +70,49 @@ class PreemptionExecutor:
         """Carry out a plan that has started. Raises NotLeadingAnyMore, PlanGone, and as `Kube.call`
         does."""
         self._check_leading()
-        room = await self._room.reserve(plan)
-        if room is not RoomState.WAITS:
-            await self._end(plan, Finished() if plan.status.steps_begun else Refuted(), str(room))
+        over = await self._over(plan)
+        if over:
+            await self._end(plan, Finished() if plan.status.steps_begun else Refuted(), over)
             return
         if not plan.status.steps_begun:
-            stale = await self._stale(plan)
+            stale = self._stale(plan)
             if stale:
-                await self._room.release(plan)
                 await self._end(plan, Refuted(), stale)
                 return
             begun = replace(plan.status, steps_begun=len(plan.spec.steps))
             plan = await self._plans.write_status(plan, begun)
         refused = await self._evict_all(plan)
         if refused:
-            await self._room.release(plan)
             await self._end(plan, Broken(), refused)
             return
         left = await self._all_gone(plan)
         done = replace(plan.status, steps_done=len(plan.spec.steps) - len(left))
         plan = replace(plan, status=done)
         if left:
-            await self._room.release(plan)
             text = f"{left[0].pod.namespace}/{left[0].pod.name} was evicted and does not end"
             await self._end(plan, Broken(), text)
         else:
             text = f"{len(plan.spec.steps)} pods have left for {_named(plan.spec.for_pod)}"
             await self._end(plan, Finished(), text)
 
-    async def _stale(self, plan: PlanObject) -> str:
-        """Why the evictions would not make room any more. From here on others of no higher
-        priority get nothing on the node."""
-        waits, node = plan.spec.for_pod, plan.spec.steps[0].pod.node
-        assert waits is not None  # noqa: S101  (every plan of the kind has one)
-        began = self._clock.time()
-        while self._reservations.node_of(waits.uid) != node:
-            if self._clock.time() > began + _REPLY_S:
-                return f"the reservation of {node} did not hold"
-            await asyncio.sleep(AGAIN_S / 20)
-        found = await read_back(self._kube, _key(waits))
-        request = card_request(self._registry, self._ledger, found)
-        if request is None:
-            return str(RoomState.GONE)
-        gone = {node: [step.pod.uid for step in plan.spec.steps]}
-        if not nodes_made_feasible(self._ledger, request, gone):
-            return "the pods that would go do not leave enough room any more"
-        return ""
+    async def _over(self, plan: PlanObject) -> str:
+        """Why nobody has to go any more; empty while the pod waits."""
+        waits = plan.spec.for_pod
+        if waits is None:
+            return "it is for nobody"
+        pod = await read_back(self._kube, _key(waits))
+        if pod is None or pod.metadata.deletion_timestamp:
+            return "the pod that waited is gone"
+        return "the pod that waited has a node" if pod.spec.node_name else ""
+
+    def _stale(self, plan: PlanObject) -> str:
+        """Why the evictions would not make room any more; empty while they do."""
+        promises, entry = self._ledger.promises, self._ledger.entry
+        mine = next((each for each in promises if each.plan == plan.name), None)
+        if mine is None:
+            return "nothing is promised by it any more"
+        short = short_of(promises, mine, self._ledger.fleet.snapshot(), entry)
+        return f"the pods that would go do not leave enough room any more: {short}" if short else ""
 
     # -- evictions
 

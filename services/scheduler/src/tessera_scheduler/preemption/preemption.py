@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from tessera_core.ledger.ledger import Ledger
@@ -17,13 +17,13 @@ from tessera_scheduler.cache.pod_reader import PodSummary
 from tessera_scheduler.cache.reflectors import ReflectorFactory, Watch
 from tessera_scheduler.gangs.nodes import GangNodes
 from tessera_scheduler.gangs.scheduling import GangScheduling
-from tessera_scheduler.leadership.leader import Leadership
 from tessera_scheduler.preemption.advisor import ClosedNodes, PreemptionAdvisor
 from tessera_scheduler.preemption.cluster_views import ClusterViews
 from tessera_scheduler.preemption.controller import PreemptionController
 from tessera_scheduler.preemption.environment import PreemptionEnvironment
 from tessera_scheduler.preemption.executor import PreemptionExecutor
 from tessera_scheduler.preemption.pending_preemptors import PendingPreemptors
+from tessera_scheduler.preemption.promises import PlanPromises
 from tessera_scheduler.preemption.running_pods import RunningPods
 from tessera_scheduler.preemption.vetoes import EvictionVetoes
 from tessera_schema.plans import PlanKind
@@ -35,9 +35,10 @@ def open_preemption(
     ledger: Ledger,
     gangs: GangScheduling | None,
     reservations: NodeReservations,
-    leadership: Leadership,
+    freed: Callable[[], object],
 ) -> SchedulerPreemption | None:
-    """Preemption as the settings have it; None where it is off."""
+    """Preemption as the settings have it; None where it is off. `freed` is called when cards are no
+    longer promised to anybody."""
     kube, registry = environment.kube, environment.registry
     settings, clock = environment.settings, environment.clock
     if not settings.enabled:
@@ -49,19 +50,19 @@ def open_preemption(
     closed = closed_nodes(reservations, environment.monotonic_clock)
     advisor = PreemptionAdvisor(kube, views, gangs, closed, clock, settings=settings)
     waiting = PendingPreemptors(settings.preemptors)
+    promises = PlanPromises(ledger, pods, freed, settings.promise_s)
     controller = None
     if settings.evicts:
         plans = PlanStore(kube, (PlanKind.PREEMPT,))
-        executor = PreemptionExecutor(
-            environment, ledger=ledger, reservations=reservations, plans=plans,
-            leadership=leadership,
-        )  # fmt: skip
+        executor = PreemptionExecutor(environment, ledger=ledger, plans=plans)
         controller = PreemptionController(
             environment, ledger=ledger, waiting=waiting, advisor=advisor, executor=executor,
-            plans=plans, leadership=leadership,
+            plans=plans, promises=promises,
         )  # fmt: skip
     vetoes = EvictionVetoes(pods, gangs, settings.rules)
-    return SchedulerPreemption(pods, own, advisor, vetoes, waiting, controller)
+    return SchedulerPreemption(
+        pods, own, advisor, vetoes, waiting, promises=promises, controller=controller
+    )
 
 
 def closed_nodes(reservations: NodeReservations, clock: MonotonicClock) -> ClosedNodes:
@@ -79,6 +80,8 @@ class SchedulerPreemption:
         advisor: PreemptionAdvisor,
         vetoes: EvictionVetoes,
         waiting: PendingPreemptors,
+        *,
+        promises: PlanPromises,
         controller: PreemptionController | None,
     ) -> None:
         """`nodes` are followed by a watch of their own; None where gangs follow them. Without a
@@ -88,6 +91,7 @@ class SchedulerPreemption:
         self.advice = advisor.advice
         self.veto = vetoes.veto
         self._nodes = nodes
+        self._promises = promises
         self._controller = controller
 
     @property
@@ -100,6 +104,11 @@ class SchedulerPreemption:
         if self._controller is None:
             raise AssertionError("nobody is evicted")
         await self._controller.run()
+
+    async def restore(self) -> None:
+        """Promise what a former leader has promised."""
+        if self._controller is not None:
+            await self._controller.restore()
 
     def answered(self, answer: FilterAnswer, now: float) -> None:
         """Take an answer of filter."""
@@ -116,15 +125,18 @@ class SchedulerPreemption:
 
     def on_pod_list(self, items: Sequence[PodSummary]) -> Slices[None]:
         """See `RunningPods`."""
+        self._promises.on_pod_list(items)
         return self.pods.on_pod_list(items)
 
     def on_pod(self, item: PodSummary) -> None:
         """See `RunningPods`."""
         self.pods.on_pod(item)
+        self._promises.on_pod(item)
         if item.node:
             self.waiting.forget(item.uid)
 
     def on_pod_gone(self, item: PodSummary) -> None:
         """See `RunningPods`."""
         self.pods.on_pod_gone(item)
+        self._promises.on_pod_gone(item)
         self.waiting.forget(item.uid)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from tessera_core.gangs.group_names import named_group
 from tessera_core.preemption.potential_victims import PotentialVictim
 from tessera_core.slices import Slices, for_each
@@ -21,6 +23,7 @@ class RunningPods:
         self._nodes = nodes
         self._known: dict[str, PotentialVictim] = {}
         self._grouped: dict[str, Pod] = {}
+        self._leaving: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         """How many there are."""
@@ -37,6 +40,12 @@ class RunningPods:
     def get(self, uid: str) -> PotentialVictim | None:
         """The pod of this uid."""
         return self._known.get(uid)
+
+    def set_leaving(self, uids: frozenset[str]) -> None:
+        """The pods that are being evicted by plans."""
+        changed, self._leaving = uids ^ self._leaving, uids
+        for uid in changed & self._known.keys():
+            self._known[uid] = replace(self._known[uid], leaving=uid in uids)
 
     # -- what watches show
 
@@ -60,7 +69,8 @@ class RunningPods:
             self.on_pod_gone(item)
             return
         if item.victim is not None:
-            self._known[item.uid] = item.victim
+            leaves = item.uid in self._leaving
+            self._known[item.uid] = replace(item.victim, leaving=True) if leaves else item.victim
             self._grouped.pop(item.uid, None)
             if named_group(item.victim.pod) is not None:
                 self._grouped[item.uid] = item.victim.pod

@@ -34,7 +34,7 @@ class PreemptionSettings(Struct, frozen=True, kw_only=True):
     evict_s: Seconds = 60.0
     """Seconds for which an eviction is tried again that a disruption budget does not allow."""
     promise_s: Seconds = 900.0
-    """Seconds from the start of a plan for which the node is kept for the pod that waits."""
+    """Seconds from the start of a plan for which cards are promised to the pod that waits."""
     preemptors: tuple[str, ...] = ("tessera-scheduler",)
     """`schedulerName` of the pods for which others are evicted."""
     search_s: Seconds = 10.0
