@@ -11,6 +11,7 @@ from tessera_core.trust.fencing import POLICY
 from tessera_runtime.errors import ApiLost, ApiRefused
 from tessera_runtime.kube.api import NONE, Body, Verb
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
+from tessera_scheduler.settings import SchedulerSettings
 from tessera_testing.kube import FakeKube
 from tessera_testing.stoppable import StoppableProcess
 from tests.machine.cluster import SETTINGS, Cluster
@@ -28,6 +29,15 @@ class Line(FakeKube):
         """The process was killed: what it still sends is never sent."""
         self.stops_it = False
         """The next Binding finds the process stopped between deciding to send it and sending it."""
+        self.on_write: Callable[[Verb, str, bytes], None] = lambda _verb, _path, _body: None
+        """Called before each write to the API server, which is not sent if the process is dead
+        afterwards."""
+        self.on_written: Callable[[Verb, str], None] = lambda _verb, _path: None
+        """Called after each write that the API server has taken, before its answer arrives."""
+        self.on_page: Callable[[str, Mapping[str, str], bytes], None] = lambda *_: None
+        """Called with path, query and body of each page of a list that has arrived."""
+        self.on_frame: Callable[[str, bytes], None] = lambda _path, _line: None
+        """Called with each line of a watch that has arrived."""
         self.observed = ObservedAgents(cluster.time)
         self._truth = cluster.truth
         self._stop = stop
@@ -39,10 +49,10 @@ class Line(FakeKube):
         """See `Kube.call`."""
         if "/pods/" in path and body:
             self._truth.sending(body)
-            if self.stops_it and path.endswith("/binding") and "dryRun" not in query:
-                self.stops_it = False
-                self._stop()
-                await asyncio.sleep(0)
+        writes = verb is not Verb.GET and "dryRun" not in query
+        if writes and not self.dead:
+            self._is_sent(verb, path, body)
+            await asyncio.sleep(0)
         if self.dead:
             raise ApiLost("the process is dead")
         try:
@@ -53,7 +63,18 @@ class Line(FakeKube):
             raise
         if verb is Verb.GET:
             self.observed.page(path, answer, first="continue" not in query)
+            self.on_page(path, query, answer)
+        elif writes:
+            self.on_written(verb, path)
+            await asyncio.sleep(0)
         return answer
+
+    def _is_sent(self, verb: Verb, path: str, body: bytes) -> None:
+        """The process may be stopped or ended here, before the write."""
+        if self.stops_it and path.endswith("/binding"):
+            self.stops_it = False
+            self._stop()
+        self.on_write(verb, path, body)
 
     @asynccontextmanager
     async def stream(
@@ -68,14 +89,19 @@ class Line(FakeKube):
     async def _observe(self, path: str, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for line in lines:
             self.observed.event(path, line)
+            self.on_frame(path, line)
             yield line
 
 
 class Replica:
     """One scheduler."""
 
-    def __init__(self, cluster: Cluster, group: asyncio.TaskGroup, name: str, seed: int) -> None:
+    def __init__(
+        self, cluster: Cluster, group: asyncio.TaskGroup, name: str, seed: int,
+        settings: SchedulerSettings = SETTINGS,
+    ) -> None:  # fmt: skip
         self.name = name
+        self._settings = settings
         self.process = StoppableProcess(cluster.loop)
         self.line = Line(cluster, self.stop)
         self.scheduler: Scheduler | None = None
@@ -88,7 +114,7 @@ class Replica:
     async def _live(self) -> None:
         cluster = self._cluster
         async with open_scheduler(
-            self.line, cluster.bus, SETTINGS, cluster.clock, REGISTRY, random=self._chance
+            self.line, cluster.bus, self._settings, cluster.clock, REGISTRY, random=self._chance
         ) as scheduler:
             self.scheduler = scheduler
             await self._end.wait()

@@ -36,6 +36,8 @@ class GangBundle(Struct, frozen=True, kw_only=True, dict=True):
     """Uid of a pod that is in none of the gangs though it names one -> why."""
     requests_cards: bool = False
     """Whether a member that waits asks for cards."""
+    started: bool = False
+    """Whether it is known to have started as a whole: gangs that are absent have ended since."""
 
     @cached_property
     def key(self) -> str:
@@ -95,8 +97,12 @@ class GangBundle(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def needed(self) -> int:
-        """How many members have to start together now; 0 when they go one by one."""
-        return sum(still_needed(members)[0] for members in self.gangs)
+        """How many members have to start together now; 0 when they go one by one. A gang that is
+        absent counts as one member, unless the others have started with it, or go by what has
+        started once."""
+        once = all(members.gang.match is MatchPolicy.ONCE for members in self.gangs)
+        absent = 0 if self.started or once else len(self.absent)
+        return absent + sum(still_needed(members)[0] for members in self.gangs)
 
     @cached_property
     def lacks(self) -> str:
@@ -232,7 +238,7 @@ class GangRegistry:
         waiting = (member.pod for members in gangs for member in members.waiting)
         return GangBundle(
             ids=ids, gangs=gangs, absent=absent, refused=found.refused,
-            requests_cards=any(map(self._requests_cards, waiting)),
+            requests_cards=any(map(self._requests_cards, waiting)), started=started,
         )  # fmt: skip
 
     def _pods_of(self, ids: Iterable[str]) -> list[Pod]:
