@@ -81,7 +81,7 @@ class TwoGroups(Struct, frozen=True):
 
 def named_group(pod: Pod) -> NamedGroup | TwoGroups | None:
     """The gang that the pod names; None where it names none."""
-    found = list(_named(pod))
+    found = list(_named(pod)) if _names_any(pod) else ()
     if not found:
         return None
     first = found[0]
@@ -107,6 +107,16 @@ def member_of(pod: Pod) -> GangMember:
 def foreign_gates(pod: Pod) -> tuple[str, ...]:
     """The scheduling gates of the pod that others have to open."""
     return tuple(gate.name for gate in pod.spec.scheduling_gates if gate.name != ADMISSION_GATE)
+
+
+def _names_any(pod: Pod) -> bool:
+    """Whether a key or a field of a gang is there; most pods have none."""
+    meta = pod.metadata
+    return not (
+        pod.spec.scheduling_group is None
+        and meta.labels.keys().isdisjoint(LABELS_OF_GANGS)
+        and meta.annotations.keys().isdisjoint(ANNOTATIONS_OF_GANGS)
+    )
 
 
 def _named(pod: Pod) -> Iterator[NamedGroup]:

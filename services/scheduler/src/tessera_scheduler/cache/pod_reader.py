@@ -139,8 +139,7 @@ class PodReader:
                 summary = replace(summary, victim=self._read_victim(pod, raw, summary.grant))
             if self._gangs and summary.node and not summary.ended:
                 summary = replace(summary, life=_life(pod))
-            named = named_group(pod) is not None or bool(queue_named(pod)[0])
-            whole = is_gated(pod) or (self._gangs and named)
+            whole = is_gated(pod) or (self._gangs and _names_gang_or_queue(pod))
             return replace(summary, member=pod) if whole else summary
         except msgspec.DecodeError as e:
             least = _decode_least(bytes(raw))
@@ -245,6 +244,10 @@ class PodReader:
             for c in pod.all_containers
             for amounts in (c.resources.limits, c.resources.requests)
         )
+
+
+def _names_gang_or_queue(pod: Pod) -> bool:
+    return named_group(pod) is not None or bool(queue_named(pod)[0])
 
 
 def _life(pod: Pod) -> LifeSpan:
