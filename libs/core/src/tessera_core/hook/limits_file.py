@@ -6,7 +6,6 @@ Writing it under its sequence rule is `tessera_agent.containers.hook_files`' par
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from enum import IntEnum, IntFlag
 from typing import Final
 
@@ -140,31 +139,30 @@ def encode_limits(limits: HookLimits, sequence: int, now_ns: int) -> bytes:
             f"write 0 to {_UINT64}"
         )
     data = bytearray(SIZE)
+    FILE.write(data, 0, {
+        "flags": int(limits.flags), "log_level": limits.log_level,
+        "generation": limits.generation & _UINT64,
+        "container": padded(limits.container, _CONTAINER_BYTES),
+        "hold_until_ns": limits.hold_until_ns,
+    })  # fmt: skip
     HEAD.write(data, 0, {
         "layout": LAYOUT, "size": SIZE, "cards": len(limits.cards),
         "sequence": sequence & _UINT32, "written_ns": now_ns, "magic": MAGIC,
     })  # fmt: skip
-    FILE.write(data, 0, {
-        "head": bytes(data[: HEAD.size]), "flags": int(limits.flags),
-        "log_level": limits.log_level, "generation": limits.generation & _UINT64,
-        "container": padded(limits.container, _CONTAINER_BYTES),
-        "hold_until_ns": limits.hold_until_ns, "card": _cards(limits.cards),
-    })  # fmt: skip
+    for position, card in enumerate(limits.cards):
+        CARD.write(data, _CARD_AT + position * CARD.size, _card_values(card))
     return bytes(data)
 
 
-def _cards(cards: Sequence[CardLimit]) -> bytes:
-    data = bytearray(CARDS * CARD.size)
-    for position, card in enumerate(cards):
-        if not card.uuid or len(card.uuid) >= UUID_BYTES:
-            raise BadLimits(f"card {card.uuid!r}: an id has 1 to {UUID_BYTES - 1} characters")
-        values: dict[str, int | bytes] = {"uuid": padded(card.uuid, UUID_BYTES)}
-        for field, (least, most) in _NUMBERS.items():
-            number = values[field] = int(getattr(card, field))
-            if not least <= number <= most:
-                raise BadLimits(f"card {card.uuid}: {field} {number}: write {least} to {most}")
-        CARD.write(data, position * CARD.size, values)
-    return bytes(data)
+def _card_values(card: CardLimit) -> dict[str, int | bytes]:
+    if not card.uuid or len(card.uuid) >= UUID_BYTES:
+        raise BadLimits(f"card {card.uuid!r}: an id has 1 to {UUID_BYTES - 1} characters")
+    values: dict[str, int | bytes] = {"uuid": padded(card.uuid, UUID_BYTES)}
+    for field, (least, most) in _NUMBERS.items():
+        number = values[field] = int(getattr(card, field))
+        if not least <= number <= most:
+            raise BadLimits(f"card {card.uuid}: {field} {number}: write {least} to {most}")
+    return values
 
 
 def decode_limits(data: bytes) -> HookLimits:
@@ -200,7 +198,8 @@ def _card(data: bytes, at: int) -> CardLimit:
 
 def sequence_of(data: bytes) -> int:
     """The sequence number of whatever is there, 0 where there is nothing."""
-    return int(HEAD.read(data)["sequence"]) if len(data) >= HEAD.size else 0
+    field = data[SEQUENCE_AT : SEQUENCE_AT + HEAD.field_size("sequence")]
+    return int.from_bytes(field, sys.byteorder) if len(data) >= HEAD.size else 0
 
 
 def sequence_bytes(sequence: int) -> bytes:

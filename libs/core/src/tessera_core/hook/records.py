@@ -68,7 +68,9 @@ def uuid_key(uuid: str) -> str:
 
 def text_of(data: bytes) -> str:
     """NUL-padded bytes as text; whatever is not printable ASCII becomes `?`."""
-    plain = data.split(b"\0", 1)[0].decode("ascii", "replace")
+    plain = data.partition(b"\0")[0].decode("ascii", "replace")
+    if plain.isascii() and plain.isprintable():
+        return plain
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in plain)
 
 

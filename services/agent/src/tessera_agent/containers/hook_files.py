@@ -33,6 +33,7 @@ from tessera_core.hook.limits_file import (
     decode_limits,
     encode_limits,
 )
+from tessera_core.hook.records import HEAD
 from tessera_core.hook.usage_file import (
     Garbled,
     Spoilt,
@@ -196,7 +197,7 @@ class ContainerFiles:
             counts = _without_measurement(new) != _without_measurement(self.limits)
             new = replace(new, generation=self.limits.generation + counts)
             with _opened(self.limits_path, _WRITE) as fd:
-                old = limits_file.sequence_of(os.pread(fd, limits_file.SIZE, 0))
+                old = limits_file.sequence_of(os.pread(fd, HEAD.size, 0))
                 writing = old | 1
                 body = encode_limits(new, writing, self._clock.time_ns())
                 _write(fd, limits_file.sequence_bytes(writing), limits_file.SEQUENCE_AT)

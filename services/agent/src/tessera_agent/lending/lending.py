@@ -3,7 +3,8 @@ the hooks come in, `tessera_core.node.core_lending` decides, loans and holds go 
 
 Both end by themselves a second after they were last renewed, with the agent or without. Hooks older
 than the agent may know no end of holds: the first tick of an agent that follows one that died
-removes what it left. Only cards on which cores could be lent, or a container held, are examined.
+removes what it left. Only cards on which cores could be lent, or a container held, are examined,
+and what was decided there stands for a while as long as nobody who was quiet stirs.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage,
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
 from tessera_agent.lending.members import LendingMember, LendingMembers
 from tessera_agent.lending.settings import LendingSettings
+from tessera_agent.lending.steady_cards import SteadyCards
 from tessera_agent.usage.usage_counters import OpenUsageFiles
 from tessera_core.hook.limits_file import CardFlag, CardLimit, Flag, HookLimits, Mode
+from tessera_core.hook.usage_counters import UsageCounters
 from tessera_core.node.core_lending import CounterSample, Lender, LendingDecision, LendingTimings
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
@@ -36,6 +39,10 @@ _OFF_S: Final = 5.0
 _REST_TICKS: Final = 2
 """Ticks in the time of one while a best-effort container has a loan: owners have their cores back
 sooner."""
+_SELDOM: Final = 4
+"""Reads of counters between two searches for those of a card that was not used yet."""
+_STANDS: Final = 0.3
+"""Part of a loan's time for which a decision stands: it is renewed when half of that has passed."""
 _PERMILLE: Final = 10
 _HOLD: Final = int(Flag.HOLD_LAUNCHES)
 _POD: Final = ("namespace", "pod", "container")
@@ -57,7 +64,8 @@ class LendingLoop:
         self._lenders: dict[str, Lender] = {}
         self._waiting: dict[str, int] = {}
         """Card -> ticks that skip it."""
-        self._usage_files = OpenUsageFiles()
+        self._steady = SteadyCards(_STANDS * settings.loan_s)
+        self._usage_files = OpenUsageFiles(_SELDOM)
         self._working = threading.Lock()
         self._over = False
         self._changes: Counter[str] = Counter(dict.fromkeys(("lent", "taken-back", "failed"), 0))
@@ -108,6 +116,7 @@ class LendingLoop:
         waiting = {c: n - 1 for c, n in self._waiting.items() if n > 0 and c in members}
         self._waiting = waiting
         self._lenders = {c: known for c, known in self._lenders.items() if c in members}
+        self._steady.keep_only(members)
         return {card: all_ for card, all_ in members.items() if card not in waiting}
 
     # -- in a thread
@@ -124,13 +133,15 @@ class LendingLoop:
         self, cards: Mapping[str, Sequence[LendingMember]], running: Iterable[Holding], now: float
     ) -> None:
         wall_ns = self._clock.time_ns()
-        decided = {
-            card: self._decided(card, members, now, wall_ns) for card, members in cards.items()
-        }
+        decided, standing = self._decisions(cards, now, wall_ns)
         self._waiting |= {card: _CALM for card, one in decided.items() if one.calm}
         self._usage_files.keep_only({held.key for held in running})
         wanted = []
         for held in running:
+            if held.files is not None and all(
+                limit.uuid in standing for limit in held.files.limits.cards
+            ):
+                continue
             loans, hold = _wanted(held, decided)
             if held.files is not None and (hold or any(loans.values()) or _has_loan_or_hold(held)):
                 wanted.append((held.files, loans, hold))
@@ -146,25 +157,25 @@ class LendingLoop:
             more = {c: n for c, n in loans.items() if c not in stuck}
             self._write(files, more, hold=hold, wall_ns=wall_ns)
 
-    def _decided(
-        self, card: str, members: Sequence[LendingMember], now: float, wall_ns: int
-    ) -> LendingDecision:  # fmt: skip
-        lender = self._lenders.setdefault(card, Lender(self._timings))
-        return lender.decide([self._reading(member, wall_ns) for member in members], now)
-
-    def _reading(self, member: LendingMember, wall_ns: int) -> CounterSample:
-        limit = next(c for c in member.files.limits.cards if c.uuid == member.card)
-        counters = self._usage_files.read(member.key, member.files, member.card)
-        return CounterSample(
-            key=_name(member.key), priority=member.priority, lends=member.lends,
-            namespace=member.namespace, reaches=member.reaches, works=member.works,
-            rest=bool(limit.flags & CardFlag.REST),
-            granted_permille=0 if limit.mode is Mode.OFF else limit.cores_permille,
-            most_permille=member.most_permille if member.lends else 0,
-            lent_permille=_in_force(limit, wall_ns),
-            gpu_ns=counters.gpu_ns, throttled_ns=counters.throttled_ns,
-            launches=counters.launches,
-        )  # fmt: skip
+    def _decisions(
+        self, cards: Mapping[str, Sequence[LendingMember]], now: float, wall_ns: int
+    ) -> tuple[dict[str, LendingDecision], set[str]]:
+        """What holds on these cards, and on which of them nothing new was decided."""
+        decided: dict[str, LendingDecision] = {}
+        standing = set()
+        for card, members in cards.items():
+            counters = [self._usage_files.read(m.key, m.files, m.card) for m in members]
+            decision = self._steady.standing(card, members, counters, now)
+            if decision is None:
+                lender = self._lenders.setdefault(card, Lender(self._timings))
+                decision = lender.decide(
+                    [_sample(m, c, wall_ns) for m, c in zip(members, counters, strict=True)], now
+                )
+                self._steady.decided(card, members, decision, now)
+            else:
+                standing.add(card)
+            decided[card] = decision
+        return decided, standing
 
     def _write(
         self, files: ContainerFiles, loans: Mapping[str, int], *, hold: bool, wall_ns: int
@@ -216,6 +227,20 @@ class LendingLoop:
         for what, count in self._changes.items():
             changes.add_metric((what,), count)
         yield from (lent, held, changes)
+
+
+def _sample(member: LendingMember, counters: UsageCounters, wall_ns: int) -> CounterSample:
+    limit = next(c for c in member.files.limits.cards if c.uuid == member.card)
+    return CounterSample(
+        key=_name(member.key), priority=member.priority, lends=member.lends,
+        namespace=member.namespace, reaches=member.reaches, works=member.works,
+        rest=bool(limit.flags & CardFlag.REST),
+        granted_permille=0 if limit.mode is Mode.OFF else limit.cores_permille,
+        most_permille=member.most_permille if member.lends else 0,
+        lent_permille=_in_force(limit, wall_ns),
+        gpu_ns=counters.gpu_ns, throttled_ns=counters.throttled_ns,
+        launches=counters.launches,
+    )  # fmt: skip
 
 
 def _has_loan_or_hold(held: Holding) -> bool:

@@ -9,8 +9,8 @@ it as often as usage is published. A container that was not busy gets nothing.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
+import threading
 from collections.abc import Mapping
 from functools import partial
 from typing import Final, NamedTuple, NoReturn
@@ -21,7 +21,7 @@ from tessera_agent.devices.monitor import DeviceMonitor
 from tessera_agent.usage.busy_time import GpuBusyCounters
 from tessera_agent.usage.process_owners import Owners
 from tessera_agent.usage.sampler import MeasuredContainer, measured_container
-from tessera_agent.usage.usage_counters import record_of
+from tessera_agent.usage.usage_counters import OpenUsageFiles
 from tessera_core.dialect_kit.readings import CardReading, Readings
 from tessera_core.hook.limits_file import CardLimit
 from tessera_core.hook.records import uuid_key
@@ -56,6 +56,8 @@ class LimitCorrections:
         """Nanoseconds."""
         self._counted: dict[_Part, RawCounter] = {}
         """The hook's own figure when it was read last."""
+        self._usage_files = OpenUsageFiles(0)
+        self._working = threading.Lock()
         self._written: set[_Part] = set()
         """Parts that got a measurement of this agent."""
         self.failed = 0
@@ -67,12 +69,19 @@ class LimitCorrections:
         """Take one answer of the driver, and write what is owed to the hooks of containers whose
         cores are limited, or of `everyone`. Answers must come in their order. Blocks for the
         files' sake: call it from a thread, one call at a time. Never raises."""
+        with self._working:
+            self._write(watched, read, everyone=everyone)
+
+    def _write(
+        self, watched: Mapping[ContainerKey, MeasuredContainer], read: Readings, *, everyone: bool
+    ) -> None:
         pids = {process.pid for card in read.cards for process in card.processes}
         self._whose = {p: self._whose.get(p) or self._owners.container_of(p) for p in pids}
         by_id = {one.id: (key, one.files) for key, one in watched.items() if one.id and one.files}
         self._owed = {part: ns for part, ns in self._owed.items() if part.key in watched}
         self._counted = {part: at for part, at in self._counted.items() if part.key in watched}
         self._written = {part for part in self._written if part.key in watched}
+        self._usage_files.keep_only(watched.keys())
         for card in read.cards:
             fresh = self._busy.since(card)
             for id_, busy_ns in self._by_container(card, fresh or {}).items():
@@ -86,6 +95,11 @@ class LimitCorrections:
                     due = fresh is not None and (everyone or is_limited(limit))
                     if due or part not in self._counted:
                         self._settle(part, files, limit, card.sampled_us)
+
+    def end(self) -> None:
+        """Close what is open, once nothing is written any more."""
+        with self._working:
+            self._usage_files.keep_only(())
 
     def _by_container(self, card: CardReading, busy: Mapping[int, int]) -> dict[str, int]:
         """Container's id -> nanoseconds, of those with a process there."""
@@ -102,9 +116,10 @@ class LimitCorrections:
         work before the next answer. At first it is only read: without a figure before it, what was
         counted when the sample ended is unknown, and a first window that is wrong by a part of the
         sample's age has the hook grant too little, then too much, for half a minute."""
-        raw_ns = _raw_ns(files, part.card)
-        if raw_ns is None:
+        data = self._usage_files.record(part.key, files, part.card)
+        if data is None:
             return  # the hook has no figure to compare with
+        raw_ns = min(int.from_bytes(data[_RAW], sys.byteorder), _MOST)
         before, now = self._counted.get(part), RawCounter(self._clock.time_ns(), raw_ns)
         self._counted[part] = now
         if before is None or not self._owed[part]:
@@ -143,10 +158,13 @@ class CorrectionLoop:
 
     async def run(self) -> NoReturn:
         """Correct at each answer of the driver, for ever."""
-        while True:
-            await self._devices.answered.wait()
-            self._devices.answered.clear()
-            await self.correct()
+        try:
+            while True:
+                await self._devices.answered.wait()
+                self._devices.answered.clear()
+                await self.correct()
+        finally:
+            self._corrections.end()
 
     async def correct(self) -> None:
         """Write what the driver's last answer says of the containers."""
@@ -174,16 +192,3 @@ class CorrectionLoop:
 
 def _limit(files: ContainerFiles, card: str) -> CardLimit | None:
     return next((limit for limit in files.limits.cards if uuid_key(limit.uuid) == card), None)
-
-
-def _raw_ns(files: ContainerFiles, card: str) -> int | None:
-    """What the hook has counted on the card; None where it has not, or the file is not its own."""
-    try:
-        fd = files.open_usage()
-        try:
-            found = record_of(fd, card)
-        finally:
-            os.close(fd)
-    except OSError:
-        return None
-    return None if found is None else min(int.from_bytes(found[1][_RAW], sys.byteorder), _MOST)

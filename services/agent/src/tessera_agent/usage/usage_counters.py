@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from typing import Final
 
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
 from tessera_core.hook.records import CARDS, uuid_key
@@ -22,9 +21,6 @@ from tessera_core.hook.usage_counters import (
     read_counters,
     record_at,
 )
-
-_SELDOM: Final = 4
-"""Reads between two searches for a record that is not there: the card has not been used yet."""
 
 
 def record_of(usage: int, key: str) -> tuple[int, bytes] | None:
@@ -40,54 +36,64 @@ def record_of(usage: int, key: str) -> tuple[int, bytes] | None:
 class _Open:
     """One container's file."""
 
-    def __init__(self, files: ContainerFiles) -> None:
+    def __init__(self, files: ContainerFiles, seldom: int) -> None:
         self.files = files
+        self._seldom = seldom
         self.fd = files.open_usage()
         self._places: dict[str, tuple[int, bytes]] = {}
         """Card -> where its record begins and how its id stands there, as last found."""
         self._missing: dict[str, int] = {}
         """Card -> reads until it is searched for again."""
 
-    def counters(self, card: str) -> UsageCounters:
+    def record(self, card: str) -> bytes | None:
         known = self._places.get(card)
         if known is not None:
             data = os.pread(self.fd, SIZE, known[0])
             if len(data) == SIZE and name_of(data) == known[1]:
-                return read_counters(data)
+                return data
             del self._places[card]
         return self._search(card)
 
-    def _search(self, card: str) -> UsageCounters:
+    def _search(self, card: str) -> bytes | None:
         wait = self._missing.pop(card, 0)
         if wait:
             self._missing[card] = wait - 1
-            return NOTHING
+            return None
         found = record_of(self.fd, uuid_key(card))
         if found is None:
-            self._missing[card] = _SELDOM
-            return NOTHING
+            self._missing[card] = self._seldom
+            return None
         place, data = found
         self._places[card] = place, name_of(data)
-        return read_counters(data)
+        return data
 
 
 class OpenUsageFiles:
     """The open usage files of containers."""
 
-    def __init__(self) -> None:
+    def __init__(self, seldom: int) -> None:
+        """`seldom`: reads between two searches for a record that is not there, because the
+        container has not used the card yet."""
+        self._seldom = seldom
         self._open: dict[ContainerKey, _Open] = {}
 
     def read(self, key: ContainerKey, files: ContainerFiles, card: str) -> UsageCounters:
         """What the container did so far on the card. Never raises."""
+        data = self.record(key, files, card)
+        return NOTHING if data is None else read_counters(data)
+
+    def record(self, key: ContainerKey, files: ContainerFiles, card: str) -> bytes | None:
+        """The first `SIZE` bytes of the card's record; None where there is none, or the file is not
+        the agent's own. Never raises."""
         try:
             one = self._open.get(key)
             if one is None or one.files is not files:
                 self._close(key)
-                one = self._open[key] = _Open(files)
-            return one.counters(card)
+                one = self._open[key] = _Open(files, self._seldom)
+            return one.record(card)
         except OSError:
             self._close(key)
-            return NOTHING
+            return None
 
     def keep_only(self, keys: Collection[ContainerKey]) -> None:
         """Close the files of other containers."""
