@@ -34,6 +34,11 @@ class Node:
         self.agent = agent
         self.kubelet = kubelet
 
+    @property
+    def account(self) -> Mapping[str, str]:
+        """Variables by which a service of the node reaches the cluster."""
+        return _account(self.cluster)
+
     async def pod(self, name: str, limits: Mapping[str, str], **spec: Any) -> Json:
         """Create a pod of one container that works on its card."""
         return await self.cluster.make(self.cluster.pods_path(), a_pod(name, limits, **spec))

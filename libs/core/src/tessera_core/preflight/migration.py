@@ -240,7 +240,7 @@ def _back(node: NodeFacts, plugins: _Plugins) -> Iterator[str]:
     name = node.name
     yield f"kubectl cordon {name}"
     yield (
-        on_node(name, "grep required_plugins /etc/containerd/config.toml")
+        on_node(name, "grep -rs required_plugins /etc/containerd")
         + "  # where it is set, take it out and restart containerd"
     )
     for daemonset, system in plugins:

@@ -89,6 +89,7 @@ class NodeChange:
         return AGAIN
 
     async def _restarted(self, dump: Toml, healthy: Healthy) -> str:
+        _log.info("restarting containerd")
         try:
             await self._host.restart()
         except CommandFailed as e:
@@ -97,7 +98,9 @@ class NodeChange:
         until, since = loop.time() + self._answer_s, float("inf")
         problem = ""
         while loop.time() < until or (since < float("inf") and not problem):
-            problem = await healthy(dump)
+            before, problem = problem, await healthy(dump)
+            if problem != before:
+                _log.info("restarted", problem=problem)
             now = loop.time()
             since = float("inf") if problem else min(since, now)
             if now - since >= self._settle_s:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from tessera_agent.containerd.node_files import below
-from tessera_core.node.containerd_config import ContainerdRefused, Toml
+from tessera_core.node.containerd_config import ConfigPaths, ContainerdRefused, Toml
 from tessera_kubelet.errors import NodeError
 from tessera_kubelet.grpc_channel import open_channel
 
@@ -100,7 +100,7 @@ class ContainerdHost:
                 return self._program
             raise
         words = await asyncio.to_thread(_command_line, pid)
-        for named in _named_configs(words):
+        for named in _named_configs(words) or [ConfigPaths().config]:
             if named != self._config:
                 raise ContainerdRefused(
                     f"{named}: containerd is started with this configuration, not with "

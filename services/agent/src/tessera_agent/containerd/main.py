@@ -44,9 +44,10 @@ async def serve(settings: DropInSettings) -> None:
             agent,
             events,
         )
+        ports = server.PortReporter(settings.process.ports_file)
         app = server.application(settings.http)
         app.add_routes(server.status_routes(ready=lambda: node.problem, metrics=metrics))
-        async with server.serving(app, settings.http, name="http"):
+        async with server.serving(app, settings.http, name="http", ports=ports):
             await keep(node, settings)
 
 
