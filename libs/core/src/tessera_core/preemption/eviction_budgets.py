@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.rebalance.plan_budget import HOUR_S, Former
-from tessera_schema.plans import PlanPhase, PodOfPlan
+from tessera_schema.plans import PlanPhase, PlanSpec, PodOfPlan
 
 BARS_S: Final = (300.0, 900.0, 3600.0)
 """Seconds after its first, second and each further plan in which nobody is evicted for a pod that
@@ -29,10 +29,10 @@ class EvictionBudget(Struct, frozen=True, kw_only=True):
     """Plans that are carried out at a time."""
 
 
-def barred(plans: Iterable[Former], uid: str, now: float) -> str:
-    """Why nobody is evicted for this pod just now: it had what was evicted for it, and did not
-    start. Empty when somebody may be."""
-    own = [plan for plan in plans if plan.spec.for_pod is not None and plan.spec.for_pod.uid == uid]
+def barred(plans: Iterable[Former], whose: str, now: float) -> str:
+    """Why nobody is evicted for this pod (uid) or gang (id) just now: it had what was evicted for
+    it, and did not start. Empty when somebody may be."""
+    own = [plan for plan in plans if preemptor_of(plan.spec) == whose]
     if any(plan.status.phase in (PlanPhase.PROPOSED, PlanPhase.STARTED) for plan in own):
         return "pods are being evicted for it"
     ends = sorted(plan.ended for plan in own if plan.status.steps_begun)
@@ -43,6 +43,11 @@ def barred(plans: Iterable[Former], uid: str, now: float) -> str:
         return ""
     times = "once" if len(ends) == 1 else f"{len(ends)} times"
     return f"pods were evicted for it {times} and it still waits: none for {until - now:.0f} s"
+
+
+def preemptor_of(spec: PlanSpec) -> str:
+    """The id of the gang, or the uid of the pod, that the plan is for; empty for nobody."""
+    return spec.for_gang or ("" if spec.for_pod is None else spec.for_pod.uid)
 
 
 def overspent(

@@ -105,7 +105,9 @@ class PreemptionAdvisor:
         """The pod, and its gang, to which cards may be promised."""
         uid = pod.metadata.uid
         gang_id = "" if self._gangs is None else self._gangs.registry.gang_of(uid)
-        return {uid, gang_id} if gang_id else {uid}
+        if self._gangs is None or not gang_id:
+            return {uid}
+        return {uid, *self._gangs.registry.bundle(gang_id).ids}
 
     def _preemptor(self, pod: Pod, request: PodRequest, view: PreemptionView) -> Preemptor | str:
         """The pod, or the members of its gang that have to start together."""

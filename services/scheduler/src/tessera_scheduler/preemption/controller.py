@@ -15,7 +15,12 @@ from msgspec.structs import replace
 
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.plan import Approved, Refuted, advance
-from tessera_core.preemption.eviction_budgets import EvictionBudget, barred, overspent
+from tessera_core.preemption.eviction_budgets import (
+    EvictionBudget,
+    barred,
+    overspent,
+    preemptor_of,
+)
 from tessera_core.preemption.messages import sentence
 from tessera_core.preemption.preemption import Preemption
 from tessera_core.scheduling.pod_request import card_request
@@ -28,9 +33,13 @@ from tessera_scheduler.plan_rounds import KEEP_S, ROUND_S, run_rounds
 from tessera_scheduler.preemption.advisor import PreemptionAdvisor
 from tessera_scheduler.preemption.environment import PreemptionEnvironment
 from tessera_scheduler.preemption.executor import NotLeadingAnyMore, PreemptionExecutor
-from tessera_scheduler.preemption.pending_preemptors import PendingPreemptor, PendingPreemptors
+from tessera_scheduler.preemption.pending_gangs import PendingGangs
+from tessera_scheduler.preemption.pending_preemptors import (
+    PendingPreemptor,
+    PendingPreemptors,
+    due,
+)
 from tessera_scheduler.preemption.promises import PlanPromises
-from tessera_schema.kube import Pod
 from tessera_schema.plans import (
     PlanKind,
     PlanPhase,
@@ -61,8 +70,9 @@ class PreemptionController:
         executor: PreemptionExecutor,
         plans: PlanStore,
         promises: PlanPromises,
+        gangs: PendingGangs | None,
     ) -> None:
-        """`plans` are of the kind that preemption makes."""
+        """`plans` are of the kind that preemption makes; without `gangs` none starts whole."""
         self._kube = environment.kube
         self._registry = environment.registry
         self._clock = environment.clock
@@ -74,6 +84,7 @@ class PreemptionController:
         self._executor = executor
         self._plans = plans
         self._promises = promises
+        self._gangs = gangs
         self._leadership = environment.leadership
         self._budget = EvictionBudget()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -117,9 +128,10 @@ class PreemptionController:
         await self._go_on(group)
         await self._plans.delete_ended(self._clock.time() - KEEP_S)
         now = self._clock.time()
-        for pod in self._waiting.due(now, self._settings.after_s):
-            pod.not_before = now + LATER_S
-            plan = await self._decide(pod)
+        gangs = () if self._gangs is None else self._gangs.all(now)
+        for waits in due((*self._waiting.all(), *gangs), now, self._settings.after_s):
+            waits.not_before = now + LATER_S
+            plan = await self._decide(waits)
             if plan is not None:
                 self._begin(group, plan)
                 return
@@ -156,9 +168,9 @@ class PreemptionController:
     # -- decisions
 
     async def _decide(self, waiting: PendingPreemptor) -> PlanObject | None:
-        """A plan for the pod, started; None where nobody is evicted for it now."""
+        """A plan for the pod or gang, started; None where nobody is evicted for it now."""
         now, formers = self._clock.time(), self._plans.formers
-        why = barred(formers, waiting.key.uid, now)
+        why = barred(formers, waiting.whose, now)
         if why:
             self._not(waiting, why)
             return None
@@ -173,7 +185,7 @@ class PreemptionController:
         if not isinstance(found, Preemption) or not found.units or unread:
             self._not(waiting, unread or sentence(found))
             return None
-        spec = _spec(pod, found, waiting.priority)
+        spec = _spec(waiting, found)
         why = overspent(formers, [step.pod for step in spec.steps], self._budget, now)
         why = why or await self._executor.dry_run([_key(step.pod) for step in spec.steps])
         if why or not self._leadership.leads:
@@ -196,16 +208,19 @@ class PreemptionController:
         return begun
 
     def _not(self, waiting: PendingPreemptor, why: str) -> None:
-        _log.info("nobody is evicted", pod=f"{waiting.key.namespace}/{waiting.key.name}", why=why)
+        name = f"{waiting.key.namespace}/{waiting.key.name}"
+        _log.info("nobody is evicted", pod=name, gang=waiting.gang, why=why)
 
 
-def _spec(pod: Pod, found: Preemption, priority: int) -> PlanSpec:
-    """Victims on the node where the pod is to be come first."""
-    node = next(iter(found.seats.values())).node
-    victims = sorted(found.victims, key=lambda each: each.pod.spec.node_name != node)
-    meta = pod.metadata
+def _spec(waiting: PendingPreemptor, found: Preemption) -> PlanSpec:
+    """Victims on the nodes where the pods are to be come first."""
+    nodes = [seat.node for seat in found.seats.values()]
+    victims = sorted(found.victims, key=lambda each: each.pod.spec.node_name not in nodes)
+    key, gang = waiting.key, waiting.gang
+    pod = PodOfPlan(namespace=key.namespace, name=key.name, uid=key.uid, node=nodes[0])
+    who = f"gang {gang.partition('/')[2]}" if gang else f"{key.namespace}/{key.name}"
     return PlanSpec(
-        kind=PlanKind.PREEMPT, reason=f"{pod.name}: {sentence(found)}",
+        kind=PlanKind.PREEMPT, reason=f"{who}: {sentence(found)}",
         cost=round(found.cost.card_s, 1),
         steps=tuple(
             PlanStep(
@@ -216,8 +231,8 @@ def _spec(pod: Pod, found: Preemption, priority: int) -> PlanSpec:
             )
             for each in victims
         ),
-        for_pod=PodOfPlan(namespace=meta.namespace, name=meta.name, uid=meta.uid, node=node),
-        promise=PlanPromise(priority=priority, seats=tuple(_seats(found))),
+        for_pod=None if gang else pod, for_gang=gang,
+        promise=PlanPromise(priority=waiting.priority, seats=tuple(_seats(found))),
         decision="approved", decided_by=_BY,
     )  # fmt: skip
 
@@ -234,9 +249,9 @@ def _seats(found: Preemption) -> Iterator[PlanSeat]:
 
 
 def _name(spec: PlanSpec, now: float) -> str:
-    """Another name for each time that the same pods go for the same pod."""
+    """Another name for each time that the same pods go for the same pod or gang."""
     about = [step.pod.uid for step in spec.steps]
-    text = "/".join([*about, spec.for_pod.uid if spec.for_pod else "", f"{now:.0f}"])
+    text = "/".join([*about, preemptor_of(spec), f"{now:.0f}"])
     return f"preempt-{blake2b(text.encode(), digest_size=5).hexdigest()}"
 
 

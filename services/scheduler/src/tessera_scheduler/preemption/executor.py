@@ -14,8 +14,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from tessera_core.gang_scheduling.registry import GangRegistry
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.ledger.promises import short_of
+from tessera_core.ledger.promises import CardPromise, short_of
 from tessera_core.machines.plan import Broken, Event, Finished, Refuted, advance
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiBusy, ApiConflict, ApiNotFound, ApiRefused, Transient
@@ -25,6 +26,8 @@ from tessera_runtime.kube.events import of_pod
 from tessera_runtime.plans.evictions import create_eviction
 from tessera_runtime.plans.plan_store import PlanObject, PlanStore
 from tessera_scheduler.preemption.environment import PreemptionEnvironment
+from tessera_scheduler.preemption.pending_gangs import why_over
+from tessera_scheduler.preemption.promises import named
 from tessera_schema.plans import PlanStep, PodOfPlan
 
 AT_ONCE: Final = 16
@@ -46,6 +49,7 @@ class PreemptionExecutor:
         *,
         ledger: Ledger,
         plans: PlanStore,
+        gangs: GangRegistry | None,
     ) -> None:
         """No call begins with less than a call's time of the Lease left."""
         self._kube = environment.kube
@@ -55,6 +59,7 @@ class PreemptionExecutor:
         self._call_s = environment.calls.call_s
         self._ledger = ledger
         self._plans = plans
+        self._gangs = gangs
         self._leadership = environment.leadership
 
     async def dry_run(self, victims: list[PodKey]) -> str:
@@ -92,12 +97,14 @@ class PreemptionExecutor:
             text = f"{left[0].pod.namespace}/{left[0].pod.name} was evicted and does not end"
             await self._end(plan, Broken(), text)
         else:
-            text = f"{len(plan.spec.steps)} pods have left for {_named(plan.spec.for_pod)}"
+            text = f"{len(plan.spec.steps)} pods have left for {named(plan.spec)}"
             await self._end(plan, Finished(), text)
 
     async def _over(self, plan: PlanObject) -> str:
-        """Why nobody has to go any more; empty while the pod waits."""
-        waits = plan.spec.for_pod
+        """Why nobody has to go any more; empty while the pod or gang waits."""
+        waits, gang = plan.spec.for_pod, plan.spec.for_gang
+        if gang:
+            return why_over(self._gangs, gang) if self._gangs else "gangs do not start whole"
         if waits is None:
             return "it is for nobody"
         pod = await read_back(self._kube, _key(waits))
@@ -107,12 +114,16 @@ class PreemptionExecutor:
 
     def _stale(self, plan: PlanObject) -> str:
         """Why the evictions would not make room any more; empty while they do."""
-        promises, entry = self._ledger.promises, self._ledger.entry
-        mine = next((each for each in promises if each.plan == plan.name), None)
+        mine = self._promised(plan)
         if mine is None:
             return "nothing is promised by it any more"
-        short = short_of(promises, mine, self._ledger.fleet.snapshot(), entry)
+        fleet = self._ledger.fleet.snapshot()
+        short = short_of(self._ledger.promises, mine, fleet, self._ledger.entry)
         return f"the pods that would go do not leave enough room any more: {short}" if short else ""
+
+    def _promised(self, plan: PlanObject) -> CardPromise | None:
+        """What is promised by the plan; None once nobody waits for it, or time is over."""
+        return next((each for each in self._ledger.promises if each.plan == plan.name), None)
 
     # -- evictions
 
@@ -136,6 +147,8 @@ class PreemptionExecutor:
         """Why the pod does not go; empty when it does, None where another replica leads."""
         pod, until = step.pod, self._clock.time() + self._settings.evict_s
         while self._leads:
+            if self._promised(plan) is None:
+                return f"nobody waits for it any more: {pod.namespace}/{pod.name} stays"
             try:
                 await create_eviction(self._kube, _key(pod))
             except (ApiNotFound, ApiConflict):
@@ -145,7 +158,7 @@ class PreemptionExecutor:
             except Transient as e:
                 why, wait_s = str(e), e.retry_after_s if isinstance(e, ApiBusy) else 0
             else:
-                text = f"evicted for {_named(plan.spec.for_pod)} by plan {plan.name}"
+                text = f"evicted for {named(plan.spec)} by plan {plan.name}"
                 self._recorder.record(of_pod(_key(pod)), "Preempted", text, warning=True)
                 return ""
             if self._clock.time() + max(wait_s, AGAIN_S) > until:
@@ -192,7 +205,3 @@ class PreemptionExecutor:
 
 def _key(pod: PodOfPlan) -> PodKey:
     return PodKey(pod.namespace, pod.name, pod.uid)
-
-
-def _named(pod: PodOfPlan | None) -> str:
-    return "a pod" if pod is None else f"{pod.namespace}/{pod.name}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct
 
@@ -21,6 +21,13 @@ class PendingPreemptor(Struct, kw_only=True):
     """Unix time of its first refusal."""
     not_before: float = 0
     """Unix time before which nobody is evicted for it."""
+    gang: str = ""
+    """Id of the gang that waits, of which the pod is a member; empty for a pod by itself."""
+
+    @property
+    def whose(self) -> str:
+        """The pod's uid, or the gang's id."""
+        return self.gang or self.key.uid
 
 
 class PendingPreemptors:
@@ -49,10 +56,12 @@ class PendingPreemptors:
         """A pod that is bound, or gone."""
         self._known.pop(uid, None)
 
-    def due(self, now: float, after_s: float) -> Iterator[PendingPreemptor]:
-        """Those that have waited long enough: the highest priority first, then the longest wait."""
-        due = [
-            pod for pod in self._known.values()
-            if now >= max(pod.since + after_s, pod.not_before)
-        ]  # fmt: skip
-        yield from sorted(due, key=lambda pod: (-pod.priority, pod.since, pod.key.uid))
+    def all(self) -> Iterator[PendingPreemptor]:
+        """All of them."""
+        yield from self._known.values()
+
+
+def due(waiting: Iterable[PendingPreemptor], now: float, after_s: float) -> list[PendingPreemptor]:
+    """Those that have waited long enough: the highest priority first, then the longest wait."""
+    found = [each for each in waiting if now >= max(each.since + after_s, each.not_before)]
+    return sorted(found, key=lambda each: (-each.priority, each.since, each.key.uid))

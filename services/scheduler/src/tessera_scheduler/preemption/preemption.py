@@ -22,6 +22,7 @@ from tessera_scheduler.preemption.cluster_views import ClusterViews
 from tessera_scheduler.preemption.controller import PreemptionController
 from tessera_scheduler.preemption.environment import PreemptionEnvironment
 from tessera_scheduler.preemption.executor import PreemptionExecutor
+from tessera_scheduler.preemption.pending_gangs import PendingGangs
 from tessera_scheduler.preemption.pending_preemptors import PendingPreemptors
 from tessera_scheduler.preemption.promises import PlanPromises
 from tessera_scheduler.preemption.running_pods import RunningPods
@@ -50,14 +51,20 @@ def open_preemption(
     closed = closed_nodes(reservations, environment.monotonic_clock)
     advisor = PreemptionAdvisor(kube, views, gangs, closed, clock, settings=settings)
     waiting = PendingPreemptors(settings.preemptors)
-    promises = PlanPromises(ledger, pods, freed, settings.promise_s)
+    registry_of_gangs = None if gangs is None else gangs.registry
+    promises = PlanPromises(
+        ledger, pods, registry_of_gangs, freed=freed, promise_s=settings.promise_s
+    )
     controller = None
     if settings.evicts:
         plans = PlanStore(kube, (PlanKind.PREEMPT,))
-        executor = PreemptionExecutor(environment, ledger=ledger, plans=plans)
+        executor = PreemptionExecutor(
+            environment, ledger=ledger, plans=plans, gangs=registry_of_gangs
+        )
         controller = PreemptionController(
             environment, ledger=ledger, waiting=waiting, advisor=advisor, executor=executor,
             plans=plans, promises=promises,
+            gangs=None if gangs is None else PendingGangs(gangs, settings.preemptors),
         )  # fmt: skip
     vetoes = EvictionVetoes(pods, gangs, settings.rules)
     return SchedulerPreemption(

@@ -1,7 +1,7 @@
 """What plans promise, in the ledger: read from the plans, so the next leader promises the same.
 
-A promise holds from the start of its plan, while the pod waits, until the plan fails or time is
-over. When all that leave have gone it goes on.
+A promise holds from the start of its plan, while the pod or gang waits, until the plan fails or
+time is over. When all that leave have gone it goes on.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from tessera_core.gang_scheduling.registry import GangRegistry
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.ledger.promises import CardPromise
+from tessera_core.preemption.eviction_budgets import preemptor_of
 from tessera_runtime.plans.plan_store import PlanObject
 from tessera_scheduler.cache.pod_reader import PodSummary
+from tessera_scheduler.preemption.pending_gangs import why_over
 from tessera_scheduler.preemption.running_pods import RunningPods
 from tessera_schema.grants import Grant
-from tessera_schema.plans import PlanPhase, PlanSeat
+from tessera_schema.plans import PlanPhase, PlanSeat, PlanSpec
 
 _PROMISING: Final = (PlanPhase.STARTED, PlanPhase.DONE)
 
@@ -24,11 +27,19 @@ class PlanPromises:
     """Keeps the ledger in step with the plans."""
 
     def __init__(
-        self, ledger: Ledger, pods: RunningPods, freed: Callable[[], object], promise_s: float
+        self,
+        ledger: Ledger,
+        pods: RunningPods,
+        gangs: GangRegistry | None,
+        *,
+        freed: Callable[[], object],
+        promise_s: float,
     ) -> None:
-        """A promise holds for `promise_s` at most; `freed` is called when one ends."""
+        """A promise holds for `promise_s` at most; `freed` is called when one ends. Without `gangs`
+        none starts whole."""
         self._ledger = ledger
         self._pods = pods
+        self._gangs = gangs
         self._freed = freed
         self._promise_s = promise_s
         self._waiting: set[str] = set()
@@ -46,11 +57,13 @@ class PlanPromises:
                 self._freed()
 
     def _holds(self, plan: PlanObject, now: float) -> bool:
-        promise, waits = plan.spec.promise, plan.spec.for_pod
-        if promise is None or plan.status.phase not in _PROMISING:
+        waits, gang = plan.spec.for_pod, plan.spec.for_gang
+        if plan.spec.promise is None or plan.status.phase not in _PROMISING:
             return False
         if now >= plan.former.started + self._promise_s:
             return False
+        if gang:
+            return self._gangs is not None and not why_over(self._gangs, gang)
         return waits is not None and waits.uid in self._waiting
 
     # -- what watches show
@@ -76,15 +89,21 @@ def _waits(item: PodSummary) -> bool:
 
 
 def _promise(plan: PlanObject) -> CardPromise:
-    spec = plan.spec
-    promise, waits = spec.promise, spec.for_pod
-    if promise is None or waits is None:
+    spec, promise = plan.spec, plan.spec.promise
+    if promise is None:
         raise AssertionError("it promises something")
     return CardPromise(
-        plan=plan.name, to=waits.uid, named=f"{waits.namespace}/{waits.name}",
-        priority=promise.priority, seats=tuple(map(_grant, promise.seats)),
+        plan=plan.name, to=preemptor_of(spec), named=named(spec), priority=promise.priority,
+        seats=tuple(map(_grant, promise.seats)),
         leaving=frozenset(step.pod.uid for step in spec.steps),
     )  # fmt: skip
+
+
+def named(spec: PlanSpec) -> str:
+    """The pod or gang that the plan is for, as messages name it."""
+    if spec.for_gang:
+        return f"gang {spec.for_gang.partition('/')[2]}"
+    return "a pod" if spec.for_pod is None else f"{spec.for_pod.namespace}/{spec.for_pod.name}"
 
 
 def _grant(seat: PlanSeat) -> Grant:
