@@ -3,8 +3,9 @@
     python benchmarks/scale_agents.py URL CLUSTER COUNTS
 
 CLUSTER says who runs where (`scale_cluster.Layout`). Every node publishes its cards once, and its
-usage every ten seconds, evenly spread, signed as agents do. NATS is not waited for, as for usage it
-need not be. COUNTS gets a line of JSON a second: how many were sent, and how late the last one was.
+usage every ten seconds, as a digest, evenly spread, signed as agents do. NATS is not waited for, as
+for usage it need not be. COUNTS gets a line of JSON a second: how many were sent, and how late the
+last one was.
 """
 
 from __future__ import annotations
@@ -112,7 +113,9 @@ class Agents:
                 _use(node, pod, now, on[pod.card], waits=pod.card == crowded) for pod in pods
             ),
             cards=tuple(
-                CardLoad(card=card.id, memory_used_bytes=5 << 30, cores_percent=60)
+                CardLoad(
+                    card=card.id, memory_used_bytes=5 << 30, cores_percent=60, crowded_percent=0
+                )
                 for card in cards_of(node)
             ),
         )  # fmt: skip
@@ -131,7 +134,8 @@ def _use(node: str, pod: PlacedPod, now: float, sharers: int, *, waits: bool) ->
         card=f"{node}-{pod.card}", memory_bytes=3 << 30, memory_limit_bytes=5 << 30,
         buffer_bytes=3 << 30, cores_percent=(100 if waits else 60) / sharers,
         cores_limit_percent=100, throttled_percent=80 if waits else 0, launches=4000,
-        processes=1, last_active=now,
+        processes=1, last_active=now, memory_mean_bytes=3 << 30, memory_peak_bytes=3 << 30,
+        cores_peak_percent=(100 if waits else 70) / sharers, idle_percent=0,
     )  # fmt: skip
     return ContainerUse(
         namespace=pod.namespace, pod=pod.name, uid=pod.uid, container="c", cards=(use,)
