@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: console-test pictures help sync lock generate kube-bin fmt lint types contracts spelling names checks images test fuzz e2e faults gangs demo place bench hook hook-test torch-test verify clean
+.PHONY: console-test pictures help sync lock generate kube-bin fmt lint types contracts spelling names checks images test fuzz e2e faults gangs gang-walks demo place bench hook hook-test torch-test verify clean
 
 ##@ Try it
 
@@ -145,6 +145,12 @@ gangs: ROUNDS = 50
 gangs: SIZE = 4000
 gangs: $(SYNCED) ## gangs on a real control plane, for long (ROUNDS=50 of two that fit one at a time, SIZE=4000 of the largest)
 	.venv/bin/pytest -s --gang-rounds=$(ROUNDS) --gang-size=$(SIZE) $(ARGS) tests/cluster/gangs
+
+gang-walks: SEEDS = 200
+gang-walks: STEPS = 500
+gang-walks: SEED = 1000
+gang-walks: $(SYNCED) ## random walks of schedulers that start gangs, for long (SEEDS=200 STEPS=500, SEED=1000 the first)
+	.venv/bin/python -m tests.machine.gangs.many_walks $(SEEDS) $(STEPS) $(SEED)
 
 fuzz: N = 0
 fuzz: SEED = 0

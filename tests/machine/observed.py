@@ -47,20 +47,22 @@ class ObservedAgents:
         self._seconds = 0.0
         self._delivered: deque[tuple[float, float]] = deque(maxlen=50)
         """When the watch delivered, and the observed seconds then."""
-        self._listed: dict[str, list[dict[str, Any]]] = {}
+        self._listed: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        """Path and token of the next page -> what was listed so far: several readers may list the
+        same at once."""
 
     # -- what arrives
 
-    def page(self, path: str, answer: bytes, *, first: bool) -> None:
-        """A page of a list."""
+    def page(self, path: str, answer: bytes, *, token: str) -> None:
+        """A page of a list; `token` is that of the call, empty for the first page."""
         if path not in (LEASES, NODES):
             return
         body = msgspec.json.decode(answer)
-        items = [] if first else self._listed.get(path, [])
-        self._listed[path] = items + body["items"]
-        if body["metadata"].get("continue"):
+        items = (self._listed.get((path, token), []) if token else []) + body["items"]
+        following = body["metadata"].get("continue")
+        if following:
+            self._listed[path, following] = items
             return
-        items = self._listed.pop(path)
         if path == LEASES:
             self._deliver()
             for item in items:

@@ -62,7 +62,7 @@ class Line(FakeKube):
                 self._truth.out_of_term += 1
             raise
         if verb is Verb.GET:
-            self.observed.page(path, answer, first="continue" not in query)
+            self.observed.page(path, answer, token=query.get("continue", ""))
             self.on_page(path, query, answer)
         elif writes:
             self.on_written(verb, path)

@@ -8,7 +8,7 @@ from typing import Final
 from tessera_core.machines.allocation import AllocationPhase
 from tests.machine.gangs.gang_simulation import GangSimulation
 from tests.machine.gangs.invariants import Invariants, gates_left
-from tests.machine.gangs.users_gangs import GANGS, UsersGang, gang_of, is_leaving
+from tests.machine.gangs.users_gangs import GANGS, UsersGang, gang_of, has_card, is_leaving
 
 LEAD_S: Final = 120.0
 ROUNDS: Final = 480
@@ -101,10 +101,15 @@ class Calm:
         return self._all_cards() - len(self._world.cluster.truth.granted())
 
     def _broken(self) -> list[str]:
-        """Gangs that were started by halves, and have not been whole."""
+        """Gangs that were started by halves, and have not been whole. A launcher without cards
+        alone makes no start: kube-scheduler calls no extender for it."""
+        having = {
+            gang_of(pod) for pod in self._world.cluster.truth.pods.values()
+            if pod.spec.node_name and has_card(pod)
+        }  # fmt: skip
         return [
             gang.name for gang in GANGS.values()
-            if 0 < self._members(gang.name, bound=True) < gang.least
+            if gang.name in having and self._members(gang.name, bound=True) < gang.least
             and gang.policy == "present" and gang.name not in self._invariants.started
         ]  # fmt: skip
 

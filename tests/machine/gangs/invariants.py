@@ -76,18 +76,27 @@ class Invariants:
 
     def _check_binding(self, replica: Replica, uid: str) -> None:
         """I1"""
-        pod = self._truth.pods.get(uid)
-        gang = None if pod is None else GANGS.get(gang_of(pod))
-        if gang is None:
+        named = self._gangs_of(uid, replica)
+        if uid not in self._truth.pods or "" in named:
             return
-        now = self._world.loop.time()
-        short = [why for each in gang.together if (why := self._lacks(GANGS[each], replica))]
-        if not short:
-            self.seen["gangs let through"] += 1
-            for member in self._arrived(gang.together, replica):
-                self._let[replica.name, member] = now + LICENCE_S
-        elif now > self._let.get((replica.name, uid), 0.0):
-            self.wrong.append(f"I1: {replica.name} binds a pod of {gang.name}: {'; '.join(short)}")
+        now, why = self._world.loop.time(), ""
+        for gang in (GANGS[name] for name in sorted(named)):
+            short = [why for each in gang.together if (why := self._lacks(GANGS[each], replica))]
+            if not short:
+                self.seen["gangs let through"] += 1
+                for member in self._arrived(gang.together, replica):
+                    self._let[replica.name, member] = now + LICENCE_S
+                return
+            why = f"{gang.name}: {'; '.join(short)}"
+        if now > self._let.get((replica.name, uid), 0.0):
+            self.wrong.append(f"I1: {replica.name} binds a pod of {why}")
+
+    def _gangs_of(self, uid: str, replica: Replica) -> set[str]:
+        """Names of the gangs that the pod names, or named as far as this scheduler can know; empty
+        for none."""
+        found = {gang_of(p) for p in self.delivered[replica.name].pods() if p.metadata.uid == uid}
+        pod = self._truth.pods.get(uid)
+        return found if pod is None else {*found, gang_of(pod)}
 
     def _lacks(self, gang: UsersGang, replica: Replica) -> str:
         """Why the gang may not start as far as this scheduler can know; empty when it may."""
@@ -119,11 +128,11 @@ class Invariants:
 
     def _arrived(self, gangs: tuple[str, ...], replica: Replica) -> set[str]:
         """Uids of members whose bind call this scheduler has not answered."""
-        pods = self._truth.pods
         calls = self._world.kube_scheduler.calls.values()
         return {
             call.uid for call in calls
-            if call.replica is replica and call.uid in pods and gang_of(pods[call.uid]) in gangs
+            if call.replica is replica and call.uid in self._truth.pods
+            and not self._gangs_of(call.uid, replica).isdisjoint(gangs)
         }  # fmt: skip
 
     def _bound(self, gang: UsersGang, shown: Delivered) -> set[str]:
