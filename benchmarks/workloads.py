@@ -2,7 +2,7 @@
 
     python benchmarks/workloads.py [--workload NAME] [--policy NAME] [--against NAME] [--seeds N]
         [--use pai] [--card closed] [--load 1.4] [--owners] [--moves product] [--memory grows]
-        [--best-effort 0.5]
+        [--best-effort 0.5 [--best-effort-memory]]
         [--interference FILE] [--no-bounds] [--json]
     python benchmarks/workloads.py gangs [--mix NAME] [--policy NAME] [--seeds N]
     python benchmarks/workloads.py --file recording.csv --nodes 10 [--cards 4] [--memory-mib 81920]
@@ -21,6 +21,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -101,7 +102,15 @@ def _settings(args: argparse.Namespace, model: CardModel) -> dict[str, object]:
         if args.file
         else {
             name: getattr(args, name)
-            for name in ("use", "load", "owners", "moves", "memory", "best_effort")
+            for name in (
+                "use",
+                "load",
+                "owners",
+                "moves",
+                "memory",
+                "best_effort",
+                "best_effort_memory",
+            )
         }
     )
     return {**source, "card": args.card, "interference": model.interference.source}
@@ -134,7 +143,7 @@ def _made(args: argparse.Namespace, registry: DialectRegistry, name: str, seed: 
         workload = with_pai_use(workload, partial(requested_percent, registry), seed)
     if args.best_effort:
         workload = with_best_effort(workload, registry, args.best_effort, seed)
-    return workload
+    return replace(workload, spare_memory=args.best_effort_memory)
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -151,6 +160,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--best-effort", type=float, default=0.0, metavar="PART",
         help="of the jobs that work on a part of a card, so many, 0 to 1, are promised no cores",
+    )  # fmt: skip
+    parser.add_argument(
+        "--best-effort-memory", action="store_true",
+        help="and have memory that others were granted and do not use; the product does not do it",
     )  # fmt: skip
     parser.add_argument(
         "--card", choices=("open", "closed"), default="open",
@@ -178,6 +191,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
             parser.error(f"--{name.replace('_', '-')} {getattr(args, name)}: write more than 0")
     if not 0 <= args.best_effort <= 1:
         parser.error(f"--best-effort {args.best_effort}: write 0 to 1")
+    if args.best_effort_memory and not args.best_effort:
+        parser.error("--best-effort-memory: write --best-effort with the part of the jobs, 0 to 1")
     return args
 
 

@@ -52,6 +52,12 @@ class Counted:
     """Those of pods that ask for whole cards."""
     stretches: list[float] = field(default_factory=list)
     """Of each pod that finished: from its coming to its end, in times of what it takes alone."""
+    again_s: float = 0
+    """Seconds that pods waited after they were moved, or ended."""
+    ended: int = 0
+    """Best-effort pods whose memory owners needed."""
+    over_s: float = 0
+    """Card-seconds of ticks in which more memory would be in use than the card has."""
     unplaced: int = 0
     moves: int = 0
     plans: Counter[str] = field(default_factory=Counter)
@@ -74,6 +80,7 @@ class Counted:
             "wait_mean": _mean(self.waits_s) / 60,
             "wait_p95": float(np.percentile(self.waits_s, 95)) / 60 if self.waits_s else 0.0,
             "wait_whole": _mean(self.whole_waits_s) / 60,
+            "wait_all": (sum(self.waits_s) + self.again_s) / 60 / max(len(self.waits_s), 1),
             "unplaced": self.unplaced,
             "stretch": _mean(self.stretches),
             "contention": _percent(wanted - got, wanted),
@@ -84,6 +91,8 @@ class Counted:
             "slow": self.latency.slow_percent(),
             "granted": FULL * self.granted / (self.hours * HOUR_S),
             "in_use": FULL * self.in_use / (self.hours * HOUR_S),
+            "over": _percent(self.over_s, self.cards * self.hours * HOUR_S),
+            "ended": self.ended,
             "moves": self.moves,
             "lost": self.lost / HOUR_S,
             "expected": self.expected / HOUR_S,
@@ -99,6 +108,7 @@ FIGURES = {
     "wait_mean": "minutes until placed, mean",
     "wait_p95": "minutes until placed, 95th percentile",
     "wait_whole": "the mean of those that ask for whole cards",
+    "wait_all": "wait_mean with what pods waited again after they were moved or ended",
     "unplaced": "pods still waiting at the end",
     "stretch": "mean time from coming to finishing, of jobs that finished, in times of the ideal",
     "contention": "percent of the wanted GPU time not given",
@@ -109,6 +119,8 @@ FIGURES = {
     "slow": "percent of services' time in which it takes over 4 times its work (a proxy)",
     "granted": "percent of memory granted",
     "in_use": "percent of memory in use",
+    "over": "percent of cards' time, in whole ticks, with more memory wanted than there is",
+    "ended": "best-effort pods ended because owners needed their memory",
     "moves": "pods moved",
     "lost": "card-hours of work done again after moves",
     "expected": "card-hours that plans expected to gain, where that was measured",

@@ -101,6 +101,7 @@ def usages(world: Simulation, wants: Floats, got: Floats) -> list[NodeUsage]:
     limits = np.where(limits < FULL, limits, 0)
     demand = np.minimum(wants, np.where(limits > 0, limits, FULL))
     room = world.model.capacity(demand, seats.load)
+    got = np.where(seats.spare, 0.0, got)
     busy = (FULL * got.sum(1) / room).clip(0, FULL).tolist()
     used = seats.memory_in_use(world.now)
     rows = [column.tolist() for column in (seats.job, seats.memory, used, got, limits, held)]
@@ -113,7 +114,7 @@ def usages(world: Simulation, wants: Floats, got: Floats) -> list[NodeUsage]:
             containers += [
                 _use(world.running[job], card.id, memory, *measured)
                 for job, memory, *measured in zip(*(row[number] for row in rows), strict=True)
-                if job >= 0 and job in world.running
+                if job >= 0 and job in world.running and world.running[job].grant is not None
             ]
             number += 1
         published.append(

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from benchmarks.workloads_cluster import EPOCH_S, Run
 from benchmarks.workloads_hints import Hints
+from benchmarks.workloads_memory import has_no_grant
 from benchmarks.workloads_simulation import Simulation
 from tessera_core.fleet.arrays import Floats
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
@@ -76,11 +77,11 @@ class Moves:
         if self._kubefit is None:
             nodes = [Node(metadata=ObjectMeta(name=name)) for name in world.ledger.fleet.rows]
             self._kubefit = KubeSchedulerFilters(nodes, (), world.registry.resources)
-        running = [_running(world, run) for run in world.running.values()]
+        running = [_running(world, run) for run in world.running.values() if run.grant]
         waiting = (
             WaitingPod(pod=run.pod, request=run.request, since=EPOCH_S + run.came_s)
             for run in world.waiting
-            if not run.moves
+            if not run.moves and not (world.spare and has_no_grant(run))
         )
         return ClusterView(
             now=now, ledger=world.ledger, kubefit=self._kubefit, nodes={}, bound=lambda _: (),

@@ -23,6 +23,8 @@ class SeatGrant(NamedTuple):
     cores_percent: float
     memory_bytes: int
     best_effort: bool = False
+    spare: bool = False
+    """Its memory is what owners do not use (`workloads_memory`)."""
 
 
 class Placement(Protocol):

@@ -83,6 +83,8 @@ class Workload:
     """Of each card."""
     hours: float
     jobs: tuple[Job, ...]
+    spare_memory: bool = False
+    """Best-effort pods have memory that owners do not use (`workloads_memory`)."""
 
 
 def alone_s(job: Job) -> float:

@@ -11,6 +11,7 @@ from benchmarks.workloads_cards import OPEN, CardModel
 from benchmarks.workloads_counted import Counted
 from benchmarks.workloads_hints import Hints
 from benchmarks.workloads_lending import Lending
+from benchmarks.workloads_memory_ends import SpareMemory
 from benchmarks.workloads_moves import Moves
 from benchmarks.workloads_pods import Workload
 from benchmarks.workloads_price import PricedHints
@@ -73,7 +74,8 @@ def run(
     model: CardModel = OPEN,
 ) -> Outcome:  # fmt: skip
     """One policy on one workload, some seconds."""
-    return _run(Simulation(workload, registry, POLICIES[policy](), model), seed)
+    first: Sequence[Part] = (SpareMemory(),) if workload.spare_memory else ()
+    return _run(Simulation(workload, registry, (*first, *POLICIES[policy]()), model), seed)
 
 
 def run_bound(

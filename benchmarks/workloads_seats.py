@@ -37,6 +37,8 @@ class Seats:
         """Cores that it was granted, percent of the card; 0 = none in particular."""
         self.rest = np.zeros(shape, np.bool_)
         """Who is promised no cores, and has what others leave."""
+        self.spare = np.zeros(shape, np.bool_)
+        """Whose memory is what owners were granted and do not use."""
         self.lent = np.zeros(shape)
         """Cores that it has been lent on top."""
         self.memory = np.zeros(shape, np.int64)
@@ -48,7 +50,7 @@ class Seats:
         self._bytes = np.zeros(shape)
         """The same in bytes, where that is known instead."""
         self._first, self._grows_s = np.zeros(shape), np.zeros(shape)
-        self._sat = np.zeros(shape)
+        self.sat = np.zeros(shape)
         """When it began to use memory."""
         self._peak = np.zeros(shape)
         self._left = np.zeros(shape)
@@ -73,7 +75,7 @@ class Seats:
         place = int((self.job[card] == NOBODY).argmax())
         seat, job = (card, place), self._jobs[number]
         self.job[seat] = number
-        self._wakes[seat] = self._sat[seat] = now + start_s
+        self._wakes[seat] = self.sat[seat] = now + start_s
         self.load[seat] = LOADS.index(job.load)
         self._used[seat], self._first[seat] = job.memory_used, job.memory_first
         self._grows_s[seat], self._bytes[seat] = job.memory_grows_s, job.memory_mib * MIB
@@ -95,7 +97,7 @@ class Seats:
         lost = float(self._unsaved[seat]) if np.isfinite(self._saves[seat]) else 0.0
         found = int(self._burst[seat]), float(self._left[seat]) + lost, lost
         self.job[seat] = self._curve[seat] = NOBODY
-        self.rest[seat] = False
+        self.rest[seat] = self.spare[seat] = False
         self._wakes[seat] = self._saves[seat] = np.inf
         for column in (self.promised, self.lent, self.memory, self._peak, self._left,
                        self._unsaved):  # fmt: skip
@@ -128,7 +130,7 @@ class Seats:
 
     def memory_in_use(self, now: float) -> Floats:
         """Bytes in use."""
-        age_s = np.maximum(now - self._sat, 0)
+        age_s = np.maximum(now - self.sat, 0)
         grown = np.minimum(age_s / np.maximum(self._grows_s, 1e-9), 1)
         part = np.where(self._grows_s > 0, self._first + (1 - self._first) * grown, 1.0)
         grown_up = np.where(self._bytes > 0, self._bytes, self.memory * self._used)

@@ -33,6 +33,7 @@ from benchmarks.workloads_cluster import (
 )
 from benchmarks.workloads_counted import Counted
 from benchmarks.workloads_counting import TickCounter
+from benchmarks.workloads_memory import SEATS, SparePlacement, has_no_grant
 from benchmarks.workloads_placement import SchedulerPlacement
 from benchmarks.workloads_pods import HOUR_S, Job, Serves, Workload
 from benchmarks.workloads_seats import Seats
@@ -68,8 +69,14 @@ class Simulation:
         self.name_of, self.number_of = scheduler.name_of, scheduler.number_of
         self._bound = bound
         self._placement = placement_of(bound, scheduler)
+        self.spare: SparePlacement | None = None
         shape = bound.seats(workload, registry) if bound else (len(self.name_of), SLOTS)
+        if workload.spare_memory and bound is None:
+            shape = (len(self.name_of), SEATS)
+            self._placement = self.spare = SparePlacement(scheduler, workload, len(self.name_of))
         self.seats = Seats(*shape, workload.jobs)
+        if self.spare is not None:
+            self.spare.seats = self.seats
         self.time = TimeDivision(self.seats, model, workload, bound)
         self.counted = Counted(cards=len(self.number_of), hours=workload.hours)
         self._tick = TickCounter(self.counted, workload)
@@ -106,6 +113,8 @@ class Simulation:
             if not run.moves:
                 self._count_wait(run)
                 self.counted.unplaced += 1
+            else:
+                self.counted.again_s += self.now - run.came_s
         return self.counted
 
     # -- pods
@@ -114,6 +123,8 @@ class Simulation:
         """Try those that wait, in the order in which they came."""
         if self._released:
             self._full, self._released = set(), False
+        if self.spare is not None:
+            self._full -= {run.request.containers for run in self.waiting if has_no_grant(run)}
         still = []
         for run in self.waiting:
             shape = run.request.containers
@@ -131,10 +142,18 @@ class Simulation:
     def move(self, run: Run) -> None:
         """Evict the pod; another one of its kind waits in its stead, its work since the last
         checkpoint lost."""
+        self.counted.moves += 1
+        self._put_back(run)
+
+    def end_spare(self, run: Run) -> None:
+        """Owners need its memory: the pod waits again, its work since the last checkpoint lost."""
+        self.counted.ended += 1
+        self._put_back(run)
+
+    def _put_back(self, run: Run) -> None:
         left = [self.seats.leave(seat) for seat in run.seats]
         self._release(run)
         lost = sum(part for _, _, part in left)
-        self.counted.moves += 1
         self.counted.lost += lost
         again = Run(
             run.number, run.job, run.pod, run.request, self.now, leaves_s=run.leaves_s,
@@ -178,6 +197,7 @@ class Simulation:
             self.seats.promised[seat] = held.cores_percent
             self.seats.memory[seat] = held.memory_bytes
             self.seats.rest[seat] = held.best_effort
+            self.seats.spare[seat] = held.spare
             if run.began:
                 self.seats.resume(seat, run.began[n])
             run.seats.append(seat)
@@ -187,6 +207,8 @@ class Simulation:
         self.running[run.number] = run
         if not run.moves:
             self._count_wait(run)
+        else:
+            self.counted.again_s += max(self.now - run.came_s, 0)
         return True
 
     def _let_leave(self) -> None:

@@ -1,0 +1,95 @@
+"""Room for best-effort memory: what owners leave, and who ends when they need it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tessera_core.usage.memory_room import (
+    MemoryRoomRules,
+    left_bytes,
+    owners_bytes,
+    room_bytes,
+    too_many,
+)
+from tessera_schema.cards import MIB
+
+GIB = 1024 * MIB
+CARD = 80 * GIB
+RULES = MemoryRoomRules()
+HOUR_S = 3600.0
+
+_owner = st.tuples(st.integers(0, 80), st.floats(0, 1), st.floats(0, 3 * HOUR_S))
+"""GiB granted, the part of it that was used, seconds for which it is held."""
+
+
+def counted(granted: float, peak: float, held_s: float) -> float:
+    one = owners_bytes(np.array([[granted]]), np.array([[peak]]), np.array([[held_s]]), RULES)
+    return float(one[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("granted", "peak", "held_s", "expected"),
+    [
+        (40 * GIB, 10 * GIB, HOUR_S, 12 * GIB),
+        (40 * GIB, 1 * GIB, HOUR_S, 2 * GIB),
+        (40 * GIB, 39 * GIB, HOUR_S, 40 * GIB),
+        (40 * GIB, 10 * GIB, HOUR_S - 1, 40 * GIB),
+        (40 * GIB, 0, HOUR_S, 40 * GIB),
+    ],
+    ids=[
+        "its peak and a fifth",
+        "a GiB at least",
+        "never more than granted",
+        "young",
+        "unmeasured",
+    ],
+)
+def test_an_owner_counts_with_its_peak_and_a_margin(
+    granted: float, peak: float, held_s: float, expected: float
+) -> None:
+    assert counted(granted, peak, held_s) == expected
+
+
+@given(_owner)
+def test_an_owner_counts_between_its_peak_and_its_grant(owner: tuple[int, float, float]) -> None:
+    granted, part, held_s = owner[0] * GIB, owner[1], owner[2]
+    assert part * granted <= counted(granted, part * granted, held_s) <= granted
+
+
+@given(
+    owners=st.lists(_owner, max_size=6),
+    best_effort=st.lists(st.integers(1, 40), max_size=4),
+    closed=st.booleans(),
+)
+def test_room_is_never_below_0_and_none_on_a_closed_card(
+    *, owners: list[tuple[int, float, float]], best_effort: list[int], closed: bool
+) -> None:
+    rows = np.array([(g * GIB, g * GIB * part, s) for g, part, s in owners]).reshape(-1, 3)
+    counts = owners_bytes(rows[None, :, 0], rows[None, :, 1], rows[None, :, 2], RULES)
+    held = np.array([best_effort], dtype=np.float64).reshape(1, -1) * GIB
+    left = left_bytes(CARD, counts, held)
+    room = float(room_bytes(left, np.array([closed]))[0])
+    assert room >= 0
+    assert room == (0 if closed else max(float(left[0]), 0))
+    if not closed and room:
+        assert counts.sum() + held.sum() + room == pytest.approx(CARD)
+
+
+@given(st.lists(st.tuples(st.floats(0, 9), st.integers(1, 40)), max_size=8), st.integers(0, 80))
+def test_owners_get_their_grants_when_best_effort_containers_end(
+    best_effort: list[tuple[float, int]], granted: int
+) -> None:
+    """The owners' grants are never more than the card has."""
+    held = [(came, float(size * GIB)) for came, size in best_effort]
+    short = granted * GIB + sum(size for _, size in held) - CARD
+    ends = too_many(short, held)
+    left = sum(size for n, (_, size) in enumerate(held) if n not in ends)
+    assert granted * GIB + left <= CARD
+    if ends:
+        last = held[ends[-1]][1]
+        assert granted * GIB + left + last > CARD, "one more than needed has ended"
+    stay = [came for n, (came, _) in enumerate(held) if n not in ends]
+    assert all(held[n][0] >= max(stay, default=0) for n in ends)
