@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey, HookFiles
 from tessera_core.hook import limits_file, records, usage_file
-from tessera_core.hook.limits_file import CardLimit, Flag, HookLimits, Mode, decode_limits
+from tessera_core.hook.limits_file import CardFlag, CardLimit, Flag, HookLimits, Mode, decode_limits
 from tessera_core.hook.records import RecordLayout
 from tessera_core.hook.usage_file import Gap, Unbuilt, UsageFile, UsageFileBounds
 from tessera_runtime.clock import SystemClock
@@ -191,3 +191,29 @@ def test_a_killed_process_leaves_no_ghost(tmp_path: Path) -> None:
         process.process.kill()
         process.process.wait()
         assert [slot.locked for slot in used(files, card).slots] == [False]
+
+
+def test_memory_that_others_have_is_waited_for_where_it_can_be_reclaimed(tmp_path: Path) -> None:
+    machine, card = the_card(tmp_path)
+    owner = a_container(tmp_path, card, mib=14_000)
+    owner.change_card(card, lambda c: replace(c, flags=CardFlag.RECLAIM))
+    neighbour = HookFiles(tmp_path / "other", SystemClock()).make(
+        ContainerKey("uid-2", "c"),
+        HookLimits(container="ns/q/c", cards=(CardLimit(uuid=card, memory_bytes=12_000 << 20),)),
+    )
+    with hooked(machine, neighbour.path / "limits", neighbour.path / "usage") as other:
+        assert other.alloc(12_000) == 0
+        with hooked(machine, owner.path / "limits", owner.path / "usage") as process:
+            assert process.waits(10_000)
+            other.process.kill()
+            other.process.wait()
+            assert process.answer() == 0
+    assert used(owner, card).cards[0].failed_for_others == 0
+
+
+def test_an_allocation_that_fails_for_others_is_counted(tmp_path: Path) -> None:
+    machine, card = the_card(tmp_path)
+    files = a_container(tmp_path, card, mib=20_000)
+    with hooked(machine, files.path / "limits", files.path / "usage") as process:
+        assert process.alloc(17_000) == 2
+    assert used(files, card).cards[0].failed_for_others == 1

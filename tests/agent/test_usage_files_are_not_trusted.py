@@ -174,7 +174,8 @@ def test_numbers_end_where_the_card_does() -> None:
     most = (1 << 64) - 1
     card = dict.fromkeys(
         ("charged_bytes", "peak_bytes", "limit_bytes", "denials", "raw_ns", "gpu_ns", "launches",
-         "throttled_ns", "last_launch_ns", "generation"), most,
+         "throttled_ns", "last_launch_ns", "generation", "failed_for_others", "wanted_bytes",
+         "wanted_at_ns"), most,
     )  # fmt: skip
     slot = {
         "pid": -5, "card": 0, "version": (1 << 32) - 1, "gaps": (1 << 32) - 1, "gpu_ns": most,
@@ -188,6 +189,7 @@ def test_numbers_end_where_the_card_does() -> None:
     assert {one.charged_bytes, one.peak_bytes, one.limit_bytes} == {16 << 30}
     assert (one.last_launch_ns, one.cores_permille) == (0, 1000)
     assert one.gpu_ns < 1 << 63
+    assert one.failed_for_others == one.denials < 1 << 63
     assert process.bytes == {"device": 16 << 30, "pool": 7}
     assert (process.pid, process.last_active_ns, process.command) == (0, 0, "a?[2J?")
     assert process.gaps == (Gap.SYMBOL, Gap.LIMITS, Gap.ALONE, Gap.EVENTS, Gap.OVER)

@@ -1,6 +1,7 @@
 /* Arrays and mipmapped arrays, at their true size. */
 #include "memory.h"
 #include "points.h"
+#include "shortage.h"
 #include "start.h"
 
 #define SPARSE 0x40u
@@ -81,7 +82,8 @@ static CUresult settle_array(struct ts_card *card, CUresult r, uint64_t cost, CU
         if (!ts_memory_ask(card, TESSERA_ARRAY, cost))                                       \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                 \
         ts_point("array: charged");                                                          \
-        CUresult r = real.symbol(array, desc);                                               \
+        CUresult r;                                                                          \
+        TS_ALLOCATE(r, card, cost, real.symbol(array, desc));                                \
         ts_point("array: driver");                                                           \
         return settle_array(card, r, cost, array);                                           \
     }
@@ -99,7 +101,8 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *mipmap, const CUDA_ARRAY3D_DES
     uint64_t cost = all_levels(desc, levels), really = cost;
     if (!ts_memory_ask(card, TESSERA_ARRAY, cost))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult r = real.cuMipmappedArrayCreate(mipmap, desc, levels);
+    CUresult r;
+    TS_ALLOCATE(r, card, cost, real.cuMipmappedArrayCreate(mipmap, desc, levels));
     CUDA_ARRAY_MEMORY_REQUIREMENTS need = {0};
     if (r == CUDA_SUCCESS && cost && real.cuMipmappedArrayGetMemoryRequirements &&
         real.cuMipmappedArrayGetMemoryRequirements(&need, *mipmap, card->ordinal) == CUDA_SUCCESS && need.size)

@@ -8,6 +8,7 @@
 #include "points.h"
 #include "pools.h"
 #include "relaxed.h"
+#include "shortage.h"
 #include "start.h"
 
 #define TRIALS 20 /* milliseconds that a refused allocation waits for its memory to come back */
@@ -60,7 +61,8 @@ static CUresult refused(struct ts_card *card, size_t bytes) {
         if (!ts_pool_take(pool, ts_memory_round(bytes), 0, &ahead))                         \
             return CUDA_ERROR_OUT_OF_MEMORY;                                             \
         ts_point("pool: charged");                                                       \
-        CUresult r = CALL;                                                               \
+        CUresult r;                                                                      \
+        TS_ALLOCATE(r, ts_pool_card(pool), ts_memory_round(bytes), CALL);                \
         ts_point("pool: driver");                                                        \
         return settled(pool, ahead, r, dptr, bytes, stream, give_back);                  \
     } while (0)

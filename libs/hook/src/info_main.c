@@ -93,10 +93,11 @@ static void show_usage(const char *path) {
         const struct tessera_card_usage *card = &usage.card[i];
         if (!card->used)
             continue;
-        printf("  card %.64s: %llu of %llu MiB charged (peak %llu), %llu refused; GPU %llu ms, %llu launches, "
+        printf("  card %.64s: %llu of %llu MiB charged (peak %llu), %llu refused, %llu failed and %llu waited for others; GPU %llu ms, %llu launches, "
                "throttled %llu ms, cores %u permille, gain %u, bucket %lld us\n",
                (const char *)card->uuid, MIB(card->charged_bytes), MIB(card->limit_bytes), MIB(card->peak_bytes),
-               (unsigned long long)card->denials, MS(card->gpu_ns), (unsigned long long)card->launches,
+               (unsigned long long)card->denials, (unsigned long long)card->failed_for_others,
+               (unsigned long long)card->waited_for_others, MS(card->gpu_ns), (unsigned long long)card->launches,
                MS(card->throttled_ns), card->cores_permille, card->gain_permille, (long long)card->tokens_ns / 1000);
         show_slots(&usage, i);
     }

@@ -6,6 +6,7 @@
 #include "points.h"
 #include "pools.h"
 #include "relaxed.h"
+#include "shortage.h"
 #include "start.h"
 
 #define PITCH 512u /* rows are aligned to this until the driver says how far apart they lie */
@@ -61,7 +62,8 @@ static CUresult allocate(struct ts_card *card, CUdeviceptr *at, size_t bytes) {
     if (!ts_memory_ask(card, TESSERA_DEVICE, ahead)) /* or another thread was faster */
         return is_over(card, ahead) ? allocate_managed(card, at, bytes, CU_MEM_ATTACH_GLOBAL) : CUDA_ERROR_OUT_OF_MEMORY;
     ts_point("alloc: charged");
-    CUresult r = real.cuMemAlloc_v2(at, bytes);
+    CUresult r;
+    TS_ALLOCATE(r, card, cost, real.cuMemAlloc_v2(at, bytes));
     ts_point("alloc: driver");
     if (!settle(card, r, ahead, *at, cost)) {
         r = undo(*at);
@@ -89,7 +91,8 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytes) {
     uint64_t cost = ts_memory_pages(bytes), ahead = ahead_of(card, cost);
     if (!ts_memory_ask(card, TESSERA_DEVICE, ahead))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult r = real.cuMemAlloc(dptr, bytes);
+    CUresult r;
+    TS_ALLOCATE(r, card, cost, real.cuMemAlloc(dptr, bytes));
     if (settle(card, r, ahead, *dptr, cost))
         return r;
     r = undo(*dptr);
@@ -119,7 +122,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size
     ahead = ahead_of(card, cost);
     if (!ts_memory_ask(card, TESSERA_DEVICE, ahead))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult r = real.cuMemAllocPitch_v2(dptr, pitch, width, height, element);
+    CUresult r;
+    TS_ALLOCATE(r, card, cost, real.cuMemAllocPitch_v2(dptr, pitch, width, height, element));
     uint64_t really = r == CUDA_SUCCESS ? ts_memory_pages(*pitch * height) : cost;
     if (settle(card, r, ahead, *dptr, really))
         return r;
@@ -138,7 +142,8 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int
     ahead = ahead_of(card, cost);
     if (!ts_memory_ask(card, TESSERA_DEVICE, ahead))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult r = real.cuMemAllocPitch(dptr, pitch, width, height, element);
+    CUresult r;
+    TS_ALLOCATE(r, card, cost, real.cuMemAllocPitch(dptr, pitch, width, height, element));
     uint64_t really = r == CUDA_SUCCESS ? ts_memory_pages((uint64_t)*pitch * height) : cost;
     if (settle(card, r, ahead, *dptr, really))
         return r;

@@ -4,6 +4,7 @@
 #include "foreign.h"
 #include "memory.h"
 #include "points.h"
+#include "shortage.h"
 #include "start.h"
 
 /* The card on which the memory will lie; NULL for memory of the host. */
@@ -20,7 +21,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     if (!ts_memory_ask(card, TESSERA_VIRTUAL, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     ts_point("create: charged");
-    CUresult r = real.cuMemCreate(handle, size, prop, flags);
+    CUresult r;
+    TS_ALLOCATE(r, card, size, real.cuMemCreate(handle, size, prop, flags));
     struct ts_holding holding = {.key = r == CUDA_SUCCESS ? *handle : 0, .bytes = size, .references = 1,
                                  .thing = TS_VMM, .kind = TESSERA_VIRTUAL, .card = (uint8_t)card->index, .charged = 1};
     ts_memory_settle(card, r, size, size, &holding);

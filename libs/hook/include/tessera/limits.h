@@ -28,6 +28,8 @@
 #define TESSERA_CARD_OVERSUBSCRIBE 0x1u /* above resident_bytes, memory is managed */
 #define TESSERA_CARD_REST 0x4u /* elastic, of what is left only: cores_permille is a floor, and 0 is none */
 #define TESSERA_CARD_CHARGE_OVERHEAD 0x2u /* contexts and modules count against memory_bytes */
+#define TESSERA_CARD_RECLAIM 0x8u /* memory that the share has room for and the driver refuses is waited for: the agent
+                                  * takes it from best-effort containers */
 
 struct tessera_card_limit {
     uint8_t uuid[TESSERA_UUID_BYTES];

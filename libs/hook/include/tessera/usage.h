@@ -54,11 +54,18 @@ struct tessera_card_usage {
     uint64_t limit_bytes; /* in force; 0: none */
     uint64_t denials;
     uint64_t physical_bytes;
-    uint8_t reserved_memory[16];
+    /* What the container waits for although its share has room: the latest of those that wait, and when it last
+     * said so (CLOCK_REALTIME; 0: nothing). One that died says so no more. */
+    uint64_t wanted_bytes;
+    uint64_t wanted_at_ns;
     /* GPU time: the bucket. Times of refill are of the hook's clock (CLOCK_MONOTONIC). */
     int64_t tokens_ns;
     uint64_t refilled_ns;
-    uint8_t reserved_bucket[48];
+    /* Allocations that the driver refused although the share had room: those that failed, and those that waited
+     * and then had it. */
+    uint64_t failed_for_others;
+    uint64_t waited_for_others;
+    uint8_t reserved_bucket[32];
     uint64_t raw_ns;  /* GPU time as events and predictions say, all processes, dead ones too */
     uint64_t gpu_ns;  /* the same after the gain: what was debited */
     uint64_t throttled_ns;
@@ -159,10 +166,13 @@ TESSERA_PIN(tessera_card_usage, peak_bytes, 80);
 TESSERA_PIN(tessera_card_usage, limit_bytes, 88);
 TESSERA_PIN(tessera_card_usage, denials, 96);
 TESSERA_PIN(tessera_card_usage, physical_bytes, 104);
-TESSERA_PIN(tessera_card_usage, reserved_memory, 112);
+TESSERA_PIN(tessera_card_usage, wanted_bytes, 112);
+TESSERA_PIN(tessera_card_usage, wanted_at_ns, 120);
 TESSERA_PIN(tessera_card_usage, tokens_ns, 128);
 TESSERA_PIN(tessera_card_usage, refilled_ns, 136);
-TESSERA_PIN(tessera_card_usage, reserved_bucket, 144);
+TESSERA_PIN(tessera_card_usage, failed_for_others, 144);
+TESSERA_PIN(tessera_card_usage, waited_for_others, 152);
+TESSERA_PIN(tessera_card_usage, reserved_bucket, 160);
 TESSERA_PIN(tessera_card_usage, raw_ns, 192);
 TESSERA_PIN(tessera_card_usage, gpu_ns, 200);
 TESSERA_PIN(tessera_card_usage, throttled_ns, 208);

@@ -80,6 +80,9 @@ class CardFlag(IntFlag):
     CHARGE_OVERHEAD = 2
     REST = 4
     """Elastic, of what others leave alone: `cores_permille` is a floor, and 0 is none."""
+    RECLAIM = 8
+    """Memory that the limit has room for and the driver refuses is waited for: the agent takes it
+    from best-effort containers."""
 
 
 class CardLimit(Struct, frozen=True, kw_only=True):

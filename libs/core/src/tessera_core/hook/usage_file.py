@@ -47,11 +47,12 @@ CARD: Final = RecordLayout(
     "tessera_card_usage", 8640,
     {
         "uuid": "64s", "lock": "I", "used": "I", "charged_bytes": "Q", "peak_bytes": "Q",
-        "limit_bytes": "Q", "denials": "Q", "physical_bytes": "Q", "reserved_memory": "16s",
-        "tokens_ns": "q", "refilled_ns": "Q", "reserved_bucket": "48s", "raw_ns": "Q",
-        "gpu_ns": "Q", "throttled_ns": "Q", "launches": "Q", "last_launch_ns": "Q",
-        "generation": "Q", "cores_permille": "I", "gain_permille": "I", "longest_ns": "Q",
-        "gain_at_ns": "Q", "gain_measured_ns": "Q", "gain_usage_ns": "Q", "balance_at_ns": "Q",
+        "limit_bytes": "Q", "denials": "Q", "physical_bytes": "Q", "wanted_bytes": "Q",
+        "wanted_at_ns": "Q", "tokens_ns": "q", "refilled_ns": "Q", "failed_for_others": "Q",
+        "waited_for_others": "Q", "reserved_bucket": "32s", "raw_ns": "Q", "gpu_ns": "Q",
+        "throttled_ns": "Q", "launches": "Q", "last_launch_ns": "Q", "generation": "Q",
+        "cores_permille": "I", "gain_permille": "I", "longest_ns": "Q", "gain_at_ns": "Q",
+        "gain_measured_ns": "Q", "gain_usage_ns": "Q", "balance_at_ns": "Q",
         "balance_measured_ns": "Q", "balance_gpu_ns": "Q", "reserved": "144s",
         "bin": f"{_BINS * 4}s",
     },
@@ -147,6 +148,8 @@ class CardRecord(Struct, frozen=True, kw_only=True):
     limit_bytes: int
     """In force; 0 = none."""
     denials: int
+    failed_for_others: int
+    """Allocations that the driver refused although the limit had room: others had the memory."""
     raw_ns: int
     """GPU time as measured and predicted."""
     gpu_ns: int
@@ -248,7 +251,8 @@ def _card(data: bytes | bytearray, position: int, bounds: UsageFileBounds) -> Ca
         charged_bytes=min(values["charged_bytes"], most),
         peak_bytes=min(values["peak_bytes"], most),
         limit_bytes=min(values["limit_bytes"], most),
-        denials=_count(values["denials"]), raw_ns=_time(values["raw_ns"]),
+        denials=_count(values["denials"]),
+        failed_for_others=_count(values["failed_for_others"]), raw_ns=_time(values["raw_ns"]),
         gpu_ns=_time(values["gpu_ns"]), throttled_ns=_time(values["throttled_ns"]),
         launches=_count(values["launches"]),
         last_launch_ns=_until(values["last_launch_ns"], bounds.now_ns),
