@@ -225,6 +225,30 @@ async def test_what_still_waits_is_reported_at_the_end() -> None:
     assert [message.data for message in bus.said(every(CLUSTER))] == [b"1", b"2"]
 
 
+async def cancelled_after(bus: FakeBus, *numbers: int) -> None:
+    """A service that is cancelled once it has published these."""
+    async with an_outbox(bus) as it:
+        it.publish(*numbers)
+        raise asyncio.CancelledError
+
+
+async def test_what_still_waits_is_reported_when_a_service_is_cancelled() -> None:
+    bus = FakeBus(CLUSTER)
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled_after(bus, 1, 2)
+    assert [message.data for message in bus.said(every(CLUSTER))] == [b"1", b"2"]
+
+
+async def test_a_bus_that_takes_nothing_is_waited_for_a_second_when_a_service_is_cancelled() -> (
+    None
+):
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled_after(Picky(CLUSTER), 1)
+    assert loop.time() - began == pytest.approx(1)
+
+
 async def test_closing_does_not_wait_for_a_bus_that_is_away() -> None:
     bus = FakeBus(CLUSTER, connected=False)
     async with an_outbox(bus) as it:

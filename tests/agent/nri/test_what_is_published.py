@@ -1,7 +1,9 @@
 """What is published of containers: on the bus, in events of the pod, in traces and metrics."""
 
+import asyncio
 from pathlib import Path
 
+import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tessera_agent.usage.settings import UsageSettings
@@ -15,7 +17,7 @@ from tessera_schema.messages.allocation_events import (
     AllocationRunning,
     decode_event,
 )
-from tessera_schema.messages.device_reports import decode_device, decode_usage
+from tessera_schema.messages.device_reports import NodeUsage, decode_device, decode_usage
 from tests.agent.nri.runtime_node import (
     NODE,
     TRACE,
@@ -79,6 +81,23 @@ async def test_use_is_published_every_few_seconds(tmp_path: Path) -> None:
         labels = 'card="GPU-0",container="main",namespace="team",pod="job"'
         line = f"tessera_agent_container_memory_limit_bytes{{{labels}}}"
         await until(lambda: metric(agent, line) == 4096 * MIB)
+
+
+async def test_an_agent_that_ends_publishes_what_it_measured(tmp_path: Path) -> None:
+    seen: list[NodeUsage] = []
+
+    async def cancelled(node: Node) -> None:
+        async with node.agent(usage=UsageSettings(interval_s=0.05, publish_s=15)) as agent:
+            await looks(agent, 3)
+            assert agent.measurement.latest is not None
+            seen.append(agent.measurement.latest)
+            raise asyncio.CancelledError
+
+    async with a_node(tmp_path) as node:
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled(node)
+        first, last = (decode_usage(message.data) for message in node.bus.said(USAGE))
+        assert first.at < seen[0].at <= last.at
 
 
 async def test_the_way_of_a_pod_is_one_trace(tmp_path: Path) -> None:

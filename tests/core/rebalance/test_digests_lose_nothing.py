@@ -55,6 +55,16 @@ def test_measurements_that_are_a_little_late_make_no_longer_digest() -> None:
     assert sum(map(len, published(*late))) == 3
 
 
+def test_at_the_end_what_was_not_published_makes_a_last_digest() -> None:
+    digests = NodeUsageDigests(PERIOD_S)
+    assert digests.rest() == ()
+    for at in (2, 4, 6):
+        digests.add(quiet(at))
+    [last] = digests.rest()
+    assert (last.interval_s, last.at - AT) == (4, 6)
+    assert digests.rest() == ()
+
+
 def test_with_a_short_period_every_measurement_is_published() -> None:
     found = published(*(quiet(at) for at in range(2, 10, 2)), period_s=2)
     assert spans(found) == [[2]] * 4

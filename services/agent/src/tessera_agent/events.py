@@ -117,8 +117,15 @@ class EventPublisher:
 
     def usage(self, usage: NodeUsage) -> None:
         """Usage was measured: digests that are due are published."""
+        self._publish_usage(self._digests.add(usage))
+
+    def last_usage(self) -> None:
+        """Nothing is measured any more: what was, and is not published yet, is published."""
+        self._publish_usage(self._digests.rest())
+
+    def _publish_usage(self, digests: Iterable[NodeUsage]) -> None:
         subject = subjects.usage(self._cluster, self._node)
-        for digest in self._digests.add(usage):
+        for digest in digests:
             self._outbox.publish(subject, event_catalogue.USAGE_MEASURED, encode(digest))
 
     def _about(self, kind: type[E], pod: PodSandbox, container: str) -> E:

@@ -52,6 +52,10 @@ class NodeUsageDigests:
             due = (*due, self._cut())
         return due
 
+    def rest(self) -> tuple[NodeUsage, ...]:
+        """What was measured and is not published yet, at the end: one digest, or none."""
+        return (self._cut(),) if self._parts else ()
+
     def _cut(self) -> NodeUsage:
         parts, self._parts = self._parts, []
         self._published = folded(parts)

@@ -296,8 +296,10 @@ async def open_outbox(
         running_in_background(outbox.send_to(bus, pace), "outbox"),
         running_in_background(outbox.republish_states(bus), "outbox republishing"),
     ):
-        yield outbox
-        if bus.connected:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(settings.closing_s):
-                    await outbox.emptied()
+        try:
+            yield outbox
+        finally:  # a service is cancelled to end it
+            if bus.connected:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(settings.closing_s):
+                        await outbox.emptied()

@@ -101,12 +101,15 @@ class MeasurementLoop:
         """The last measurement."""
 
     async def run(self) -> NoReturn:
-        """Measure, for ever."""
+        """Measure, for ever; what is not published yet is when it ends."""
         loop = asyncio.get_running_loop()
-        while True:
-            due = loop.time() + self._interval_s
-            await self.measure()
-            await asyncio.sleep(max(due - loop.time(), 0))
+        try:
+            while True:
+                due = loop.time() + self._interval_s
+                await self.measure()
+                await asyncio.sleep(max(due - loop.time(), 0))
+        finally:
+            self._publisher.last_usage()
 
     async def measure(self) -> None:
         """Measure once."""
