@@ -13,14 +13,22 @@ from typing import Any
 import msgspec
 import pytest
 
+from tessera_core.gang_scheduling.view import QueueDemand
+from tessera_core.gang_status.elastic_quotas import REQUEST
 from tessera_core.gang_status.groups import StatusGroup
 from tessera_core.gang_status.patches import status_patch
 from tessera_core.gang_status.writers import other_writer
 from tessera_core.gangs.gang import GangOrigin
+from tessera_core.gangs.queue_objects import QueueReader
+from tessera_core.gangs.queues import QueueDimension
+from tessera_core.registry.registry import load
+from tessera_runtime.clock import SystemClock
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.kube.timestamps import parse_time
+from tessera_runtime.monotonic_clock import MonotonicClock
+from tessera_scheduler.gang_status.elastic_quotas import QuotaStatusWriter, StatusQuotas
 from tessera_scheduler.gang_status.objects import StatusGroups, StatusQueues, group_path
 from tessera_scheduler.gang_status.writes import MANAGER, StatusWrites
 from tests.contract.client import ANSWER_S, Json
@@ -54,6 +62,9 @@ KOORDINATOR_STATUS = {
     "scheduled": COUNT, "running": COUNT, "succeeded": COUNT, "failed": COUNT,
 }  # fmt: skip
 
+CARDS = QueueDimension("nvidia", "cards")
+DEMAND = QueueDemand(used={CARDS: 2}, requested={CARDS: 3}, entitled={CARDS: 4})
+
 
 def a_definition(api: str, plural: str, kind: str, status: Json, **version: Any) -> Json:
     """As Volcano and Koordinator install their kinds, as far as statuses go."""
@@ -62,6 +73,7 @@ def a_definition(api: str, plural: str, kind: str, status: Json, **version: Any)
         "type": "object",
         "properties": {
             "minMember": COUNT, "queue": {"type": "string"}, "minResources": QUANTITIES,
+            "min": QUANTITIES, "max": QUANTITIES,
         },
     }  # fmt: skip
     schema = {
@@ -201,6 +213,43 @@ async def test_what_a_queue_has_allocated_is_written_by_its_status_alone(
         queue = StatusQueues.read(await gangs.kube.call(Verb.GET, f"{path}/{name}"))
         assert queue.allocated == {"nvidia.com/gpu": "1"}
         assert queue.queue.status.state == "Open"
+
+
+@pytest.mark.parametrize("other", ["", "koord-scheduler"])
+async def test_what_is_used_of_a_quota_is_written_unless_another_scheduler_writes_it(
+    open_cluster: OpenCluster, tmp_path: Path, kind: str, other: str
+) -> None:
+    api = API[GangOrigin.KOORDINATOR]
+    definition = a_definition(api, "elasticquotas", "ElasticQuota", {"used": QUANTITIES})
+    async with gangs_on(open_cluster, tmp_path, GangOrigin.KOORDINATOR) as gangs:
+        path = gangs.cluster.path("elasticquotas", f"apis/{api}")
+        async with defined(gangs.cluster, definition, path):
+            body: Json = {
+                "apiVersion": api, "kind": "ElasticQuota",
+                "metadata": {"name": "team"}, "spec": {"max": {"nvidia.com/gpu": 8}},
+            }  # fmt: skip
+            await gangs.cluster.make(path, body)
+            before: Json = {"used": {"cpu": "4"}} if other else {}
+            answer = await gangs.cluster.admin.patch(
+                f"{path}/team", {"status": before}, fieldManager=other or "creator"
+            )
+            assert answer.status == 200, answer
+            quotas = StatusQuotas()
+            raw = await gangs.kube.call(Verb.GET, f"{path}/team")
+            quotas.on_list([quotas.read(raw)], 0, 0)
+            clock = MonotonicClock(SystemClock(), asyncio.get_running_loop())
+            writer = QuotaStatusWriter(
+                quotas, lambda: {"team": DEMAND}, QueueReader(load()), gangs.writes, clock
+            )
+            await writer.write()
+            written = quotas.read(await gangs.kube.call(Verb.GET, f"{path}/team"))
+            left_alone = kind == "real" and bool(other)
+            assert writer.others == left_alone
+            assert written.status.used == (
+                before["used"] if left_alone else {"nvidia.com/gpu": "2"}
+            )
+            noted = '{"nvidia.com/gpu":"3"}'
+            assert written.metadata.annotations.get(REQUEST) == (None if left_alone else noted)
 
 
 async def test_another_writer_is_noticed_and_those_who_create_are_none(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tessera_core.gangs.fair_shares import QueueClaim, QueueShare, divide, share_of
 from tessera_core.gangs.queue_tree import QueueTree
-from tessera_core.gangs.queue_turns import entitlements, turns
+from tessera_core.gangs.queue_turns import demands, entitlements, turns
 from tessera_core.gangs.queues import QueueAmounts, QueueDimension
 from tessera_core.gangs.reclaim import EvictionUnit, QueueParty, reclaim, revoked
 from tests.core.gangs.setting import a_queue
@@ -324,6 +324,7 @@ def test_queues_in_a_circle_and_deep_ones_are_no_endless_work() -> None:
     tree = QueueTree([*circle, *deep, a_queue("d2000")])
     wants = {"a": amounts(cards=1), "d0": amounts(cards=1)}
     assert entitlements(tree, amounts(cards=8), wants)["a"] == {}
+    assert "a" not in demands(tree, wants)
     assert "in a circle" in tree.problem("a")
     assert "32 levels deep or more" in tree.problem("d0")
     assert turns(tree, amounts(cards=8), {}, wants) == ()

@@ -11,11 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
-from tessera_core.gang_scheduling.view import QueueKey, QueueView, WaitingGang
+from tessera_core.gang_scheduling.view import (
+    QueueDemand,
+    QueueKey,
+    QueueView,
+    WaitingGang,
+)
 from tessera_core.gangs.fair_shares import QueueShare, share_of
 from tessera_core.gangs.gang import Gang, GangMember
 from tessera_core.gangs.queue_tree import QueueTree
-from tessera_core.gangs.queue_turns import counted_totals, entitlements
+from tessera_core.gangs.queue_turns import counted_totals, demands, entitlements
 from tessera_core.gangs.queue_usage import ClusterQueues, amounts_of, sum_of
 from tessera_core.gangs.queues import QueueAmounts, QueueDimension, QueueOrigin, QueueSpec
 from tessera_core.ledger.ledger import Ledger
@@ -275,17 +280,37 @@ class SchedulingQueues:
         for origin in {place[0] for place in self._specs}:
             specs = [spec for place, spec in self._specs.items() if place[0] == origin]
             if not any(spec.deserved for spec in specs):
-                queues, waits = self._count(), self._waited_for(origin)
-                wanted = {
-                    name: sum_of((queues.used(origin, name), waits.get(name, {})))
-                    for name in (spec.name for spec in specs)
-                }
-                parts = entitlements(QueueTree(specs), self._counted_totals(origin), wanted)
+                totals, wanted = self._counted_totals(origin), self._wanted(origin, specs)
+                parts = entitlements(QueueTree(specs), totals, wanted)
                 found |= {(origin, name): part for name, part in parts.items()}
         self._entitled = now, self.version, found
         return found
 
+    def _wanted(self, origin: QueueOrigin, specs: Iterable[QueueSpec]) -> dict[str, QueueAmounts]:
+        """Queue's name -> what its own pods use and wait for."""
+        queues, waits = self._count(), self._waited_for(origin)
+        return {
+            spec.name: sum_of((queues.used(origin, spec.name), waits.get(spec.name, {})))
+            for spec in specs
+        }
+
     # -- reading
+
+    def demands(self, origin: QueueOrigin) -> dict[str, QueueDemand]:
+        """Name of a queue of the kind -> what it has, asks for and may have of cards. Pods that
+        name neither a queue nor a gang count once they have cards."""
+        tree = QueueTree(spec for place, spec in self._specs.items() if place[0] == origin)
+        wanted = self._wanted(origin, tree.queues.values())
+        asked = demands(tree, wanted)
+        totals = {dim: amount for dim, amount in self._totals().items() if dim.vendor}
+        parts = entitlements(tree, totals, wanted)
+        return {
+            name: QueueDemand(
+                used=self._count().used(origin, name, below=True), requested=asked.get(name, {}),
+                entitled=parts[name],
+            )
+            for name in tree.queues
+        }  # fmt: skip
 
     def usage(self) -> ClusterQueues:
         """All queues and what is used of them, apart from what happens later."""

@@ -108,6 +108,18 @@ class QueueView(Struct, frozen=True, kw_only=True):
     """The next one first."""
 
 
+class QueueDemand(Struct, frozen=True, kw_only=True):
+    """What a queue has, asks for and may have of cards, by dimension."""
+
+    used: QueueAmounts
+    """Of the queue and of those below it, counted from the moment of a reservation."""
+    requested: QueueAmounts
+    """What its pods use and wait for, and what the queues below it ask for, each up to its cap; at
+    least what it does not lend."""
+    entitled: QueueAmounts
+    """Its part of the cluster, as everybody asks now."""
+
+
 def members_stuck(
     known: Iterable[KnownBundle], reasons: Mapping[str, str], registry: GangRegistry, now: float
 ) -> Iterator[tuple[Pod, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -12,6 +12,7 @@ from tessera_core.dialect_kit.contract import BadLimit, QuotaUnit
 from tessera_core.gangs.queues import (
     PLAIN_QUOTA,
     VOLCANO_QUEUE,
+    QueueAmounts,
     QueueDimension,
     QueueOrigin,
     QueueSpec,
@@ -25,6 +26,8 @@ _QUOTA_ROOT: Final = "koordinator-root-quota"
 _LABEL: Final = "quota.scheduling.koordinator.sh/"
 _CPU: Final = "cpu"
 _LARGEST_WEIGHT: Final = 65535
+_DIGITS: Final = 6
+"""Of a part of a unit: less is an error of the division."""
 _decode_amounts: Final = msgspec.json.Decoder(dict[str, Quantity]).decode
 
 
@@ -97,6 +100,19 @@ class QueueReader:
                 dimension, amount = QueueDimension(vendor, unit.dimension.value), number * unit.unit
             total[dimension] = total.get(dimension, 0) + amount
         return total
+
+    def card_quantities(
+        self, amounts: QueueAmounts, names: Iterable[str], rounded: Callable[[float], int]
+    ) -> dict[str, int]:
+        """Amounts by dimension as those of these names, in whole units; names that are no card's
+        are left out."""
+        found: dict[str, int] = {}
+        for name in names:
+            vendor, unit = self._units.get(name, ("", None))
+            if unit is not None:
+                dimension = QueueDimension(vendor, unit.dimension.value)
+                found[name] = rounded(round(amounts.get(dimension, 0) / unit.unit, _DIGITS))
+        return found
 
     def _volcano(self, written: QueueObject) -> QueueSpec:
         spec, state = written.spec, written.status.state or "Open"

@@ -66,16 +66,12 @@ def entitlements(
     the pods of each queue use and wait for; children divide what their parent got. Queues in a
     circle get nothing."""
     found: dict[str, dict[QueueDimension, float]] = {name: {} for name in tree.queues}
-    children: defaultdict[str, list[QueueSpec]] = defaultdict(list)
-    for queue in tree.queues.values():
-        children[queue.parent].append(queue)
+    children = _children(tree)
+    asked = demands(tree, requests)
     for dimension, total in totals.items():
 
-        def wanted(queue: QueueSpec, dim: QueueDimension = dimension, level: int = 1) -> float:
-            own = requests.get(queue.name, {}).get(dim, 0)
-            if level < MOST_LEVELS:
-                own += sum(wanted(child, dim, level + 1) for child in children[queue.name])
-            own = max(own, queue.guarantee.get(dim, 0))
+        def wanted(queue: QueueSpec, dim: QueueDimension = dimension) -> float:
+            own = asked.get(queue.name, {}).get(dim, 0)
             return min(own, queue.cap.get(dim, own))
 
         level = [("", float(total))]
@@ -88,6 +84,39 @@ def entitlements(
             for name, amount in level:
                 found[name][dimension] = amount
     return found
+
+
+def demands(
+    tree: QueueTree, requests: Mapping[str, QueueAmounts]
+) -> dict[str, dict[QueueDimension, float]]:
+    """Queue's name -> what it asks its parent for: what its own pods use and wait for
+    (`requests`), and what the queues below it ask for, each up to its cap; its guarantee at least.
+    Queues in a circle, and those below one that does not exist, are left out."""
+    found: dict[str, dict[QueueDimension, float]] = {}
+    children = _children(tree)
+
+    def add(queue: QueueSpec, level: int) -> None:
+        below = children[queue.name] if level < MOST_LEVELS else []
+        total = dict(requests.get(queue.name, {}))
+        for child in below:
+            add(child, level + 1)
+            for dim, amount in found[child.name].items():
+                total[dim] = total.get(dim, 0) + min(amount, child.cap.get(dim, amount))
+        least = queue.guarantee
+        found[queue.name] = {
+            dim: max(total.get(dim, 0), least.get(dim, 0)) for dim in {**total, **least}
+        }
+
+    for queue in children[""]:
+        add(queue, 1)
+    return found
+
+
+def _children(tree: QueueTree) -> defaultdict[str, list[QueueSpec]]:
+    children: defaultdict[str, list[QueueSpec]] = defaultdict(list)
+    for queue in tree.queues.values():
+        children[queue.parent].append(queue)
+    return children
 
 
 def _divided(

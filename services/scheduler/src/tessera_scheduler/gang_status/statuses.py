@@ -10,6 +10,8 @@ from tessera_core.admission.exempt_pods import scope_of
 from tessera_core.gang_scheduling.attempt import WAITING, GangAttempt
 from tessera_core.gang_status.groups import WRITTEN, GangSituation, StatusGroup
 from tessera_core.gangs.gang import GangOrigin
+from tessera_core.gangs.queue_objects import QueueReader
+from tessera_core.gangs.queues import KOORDINATOR_QUOTA
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.slices import Slices
 from tessera_runtime import logs
@@ -18,6 +20,7 @@ from tessera_runtime.metrics import MetricsRegistry
 from tessera_scheduler.cache.pod_reader import PodSummary
 from tessera_scheduler.cache.reflectors import ReflectorFactory, Watch
 from tessera_scheduler.environment import SchedulerEnvironment
+from tessera_scheduler.gang_status.elastic_quotas import QuotaStatusWriter, StatusQuotas
 from tessera_scheduler.gang_status.messages import GangMessages
 from tessera_scheduler.gang_status.metrics import GangMetrics
 from tessera_scheduler.gang_status.objects import (
@@ -78,6 +81,7 @@ def open_gang_statuses(
         origins=written_origins(
             settings.gangs, environment.registry, settings.webhook.schedulers
         ),
+        quotas=GangWrite.ELASTIC_QUOTAS in settings.gangs.write,
         writes=StatusWrites(environment.kube, leadership.fence, settings.kube.call_s),
         recorder=environment.recorder, metrics=GangMetrics(metrics),
         messages=GangMessages(environment.outbox, settings.bus.cluster, gangs.queues.key),
@@ -92,13 +96,15 @@ class GangStatuses:
         *,
         gangs: GangScheduling,
         origins: Collection[GangOrigin],
+        quotas: bool,
         writes: StatusWrites,
         leadership: Leadership,
         recorder: EventRecorder,
         metrics: GangMetrics,
         messages: GangMessages,
     ) -> None:
-        """`origins` say whose PodGroups are written."""
+        """`origins` say whose PodGroups are written; with `quotas` Koordinator's ElasticQuotas are
+        written as well."""
         self.origins = frozenset(origins)
         self.pods = GroupPods(gangs.clock)
         self._coordinator = gangs.coordinator
@@ -115,6 +121,11 @@ class GangStatuses:
             writes=writes, clock=gangs.clock,
         )  # fmt: skip
         self._queue_writer = QueueStatusWriter(self._queues, writes, gangs.clock)
+        self._quotas = StatusQuotas() if quotas else None
+        self._quota_writer = None if self._quotas is None else QuotaStatusWriter(
+            self._quotas, lambda: gangs.queues.demands(KOORDINATOR_QUOTA),
+            QueueReader(gangs.places.dialects), writes, gangs.clock,
+        )  # fmt: skip
         marks = GangOrigin.KOORDINATOR in origins
         self._timeouts = TimeoutMarks(writes) if marks else None
         self._metrics = metrics
@@ -124,15 +135,18 @@ class GangStatuses:
     @property
     def others(self) -> int:
         """How many objects are not written because somebody else writes them."""
-        return self._writer.others + self._queue_writer.others
+        quotas = 0 if self._quota_writer is None else self._quota_writer.others
+        return self._writer.others + self._queue_writer.others + quotas
 
     def watches(self, reflectors: ReflectorFactory, selector: str) -> list[Watch]:
         """Watches of PodGroups, queues, and pods that have ended, as far as statuses are written;
         `selector` is that of nodes."""
+        quotas = [] if self._quotas is None else [self._quotas.watch(reflectors)]
         if not self.origins:
-            return []
+            return quotas
         queues = self._queues if self._volcano else None
         return [
+            *quotas,
             *status_watches(reflectors, self._groups, queues),
             ended_pod_watch(reflectors, self.pods),
         ]
@@ -162,6 +176,8 @@ class GangStatuses:
             self._report()
             if self.origins:
                 await self._write()
+            if self._quota_writer is not None:
+                await self._quota_writer.write()
 
     def _report(self) -> None:
         bundles, now = self._coordinator.bundles(), self._clock.time()

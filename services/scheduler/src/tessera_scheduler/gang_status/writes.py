@@ -65,6 +65,11 @@ class StatusWrites:
         patch = msgspec.json.encode({"status": {"allocated": allocated}})
         return await self._patch(f"{QUEUES}/{name}/status", patch) is not None
 
+    async def quota(self, path: str, patch: bytes) -> bool:
+        """Write what is used of the ElasticQuota at the path; whether that is done, or it is
+        gone."""
+        return await self._patch(path, patch) is not None
+
     async def mark(self, pod: Pod, key: str) -> bool:
         """Set an annotation of a pod to `true`; whether that is done, or the pod is gone."""
         meta = pod.metadata

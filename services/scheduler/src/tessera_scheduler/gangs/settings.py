@@ -36,6 +36,9 @@ class GangWrite(StrEnum):
     """PodGroups and Queues of Volcano."""
     KOORDINATOR = "koordinator"
     """PodGroups of Koordinator."""
+    ELASTIC_QUOTAS = "elastic-quotas"
+    """ElasticQuotas of Koordinator. Not by default: koord-scheduler, where it goes on serving pods
+    without cards, writes more of them."""
     NONE = "none"
 
 
