@@ -1,16 +1,19 @@
 """An answer about preemption against its budget: 50 ms for a pod on 5,000 nodes x 8 cards that are
 full of 50,000 pods, no slice over 10 ms.
 
+Between two answers some pods go, and others that are as they were take their cards (`--changed`).
 Times are of the process, so that other work of the machine does not count. The last column is the
 share of answers that cost as much as those of a search that tries every node; it takes a while, so
 it is made on fewer nodes (`--compared`).
 
-    .venv/bin/python benchmarks/preemption.py [--nodes 5000] [--answers 20] [--compared 100]
+    .venv/bin/python benchmarks/preemption.py [--nodes 5000] [--answers 20] [--compared 100] \
+        [--changed 50]
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import statistics
 import sys
@@ -19,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -26,6 +30,7 @@ from benchmarks.card_nodes import CARD_MIB, CARDS, VENDOR, put_nodes
 from tessera_core.gangs.catalog import GangCatalog
 from tessera_core.gangs.scratch import MemberRequest
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
+from tessera_core.ledger.change_log import ChangeLog
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.preemption.eviction_costs import EvictionCost
 from tessera_core.preemption.eviction_trials import Preemptor
@@ -70,8 +75,34 @@ class Timed(Struct, frozen=True):
     longest: float
 
 
-def cluster(nodes: int, chance: random.Random) -> PreemptionView:
+class Cluster:
     """Nodes whose cards are all full, of pods of several priorities and ages."""
+
+    def __init__(self, nodes: int, chance: random.Random) -> None:
+        self.view = _full(nodes, chance)
+        self._chance = chance
+        self._log = ChangeLog()
+        self._uids = list(self.view.bound)
+
+    def change(self, count: int) -> PreemptionView:
+        """So many pods end, and others that are as they were take their cards; the cluster then."""
+        ledger, bound = self.view.ledger, dict(self.view.bound)
+        for n in self._chance.sample(range(len(self._uids)), count):
+            uid = self._uids[n]
+            old, entry = bound.pop(uid), ledger.entry(uid)
+            assert entry is not None  # noqa: S101
+            ledger.ended(uid)
+            name = self._uids[n] = f"{uid}'"
+            pod = replace(old.pod, metadata=replace(old.pod.metadata, name=name, uid=name))
+            bound[name] = replace(old, pod=pod)
+            ledger.assume([replace(entry.grant, uid=name, name=name)], 0)
+            self._log.add(uid)
+            self._log.add(name)
+        self.view = replace(self.view, bound=bound, bound_at=self._log.here())
+        return replace(self.view, ledger=ledger.snapshot())
+
+
+def _full(nodes: int, chance: random.Random) -> PreemptionView:
     ledger, bound = Ledger(), list[PotentialVictim]()
     amounts: dict[str, Quantity] = {"cpu": "128", "memory": "1024Gi", "pods": "110"}
     objects = [
@@ -88,7 +119,8 @@ def cluster(nodes: int, chance: random.Random) -> PreemptionView:
                 bound.append(victim)
     return PreemptionView(
         ledger=ledger, filters=KubeSchedulerFilters(objects, [each.pod for each in bound]),
-        bound=bound, catalog=GangCatalog(gangs={}, of_pod={}, refused={}),
+        bound={each.uid: each for each in bound},
+        catalog=GangCatalog(gangs={}, of_pod={}, refused={}),
     )  # fmt: skip
 
 
@@ -154,11 +186,16 @@ def answered(
 
 
 def times(
-    view: PreemptionView, columns: VictimColumns, shape: tuple[int, int, float], answers: int
+    full: Cluster,
+    columns: VictimColumns,
+    shape: tuple[int, int, float],
+    answers: int,
+    changed: int,
 ) -> Iterator[Timed]:
     """So many answers, a minute after each other."""
     for n in range(answers):
-        yield answered(view, a_preemptor(f"high{n}", *shape), NOW + 60 * n, columns)
+        preemptor = a_preemptor(f"high{n}", *shape)
+        yield answered(full.change(changed), preemptor, NOW + 60 * n, columns)
 
 
 def equal(view: PreemptionView, shape: tuple[int, int, float], answers: int) -> float:
@@ -177,17 +214,20 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--answers", type=int, default=20)
     parser.add_argument("--compared", type=int, default=100)
+    parser.add_argument("--changed", type=int, default=50)
     options = parser.parse_args()
-    view = cluster(options.nodes, random.Random(42))
-    small = cluster(options.compared, random.Random(43))
-    print(f"{options.nodes} nodes x {CARDS} cards, {len(view.bound)} pods, no card free; ms")
-    columns = VictimColumns(view.rules)
-    first = answered(view, a_preemptor("first", *SHAPES["a whole card"]), NOW, columns)
+    full = Cluster(options.nodes, random.Random(42))
+    small = Cluster(options.compared, random.Random(43)).view
+    gc.collect()
+    gc.freeze()  # collections of what was made so far are no part of an answer
+    print(f"{options.nodes} nodes x {CARDS} cards, {len(full.view.bound)} pods, no card free; ms")
+    columns = VictimColumns(full.view.rules)
+    first = answered(full.change(0), a_preemptor("first", *SHAPES["a whole card"]), NOW, columns)
     print(f"the first answer: {first.total:.0f}, its longest slice {first.longest:.1f}\n")
     head = ("a pod asks for", "median", "p99", "longest slice", f"equal on {options.compared}")
     print("| " + " | ".join(head) + " |\n|" + " --- |" * len(head))
     for name, shape in SHAPES.items():
-        found = list(times(view, columns, shape, options.answers))
+        found = list(times(full, columns, shape, options.answers, options.changed))
         totals = sorted(each.total for each in found)
         p99 = totals[min(len(totals) - 1, int(len(totals) * 0.99))]
         longest = max(each.longest for each in found)

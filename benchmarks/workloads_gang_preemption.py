@@ -102,7 +102,7 @@ class PreemptingTurns(Turns):
         view = PreemptionView(
             ledger=cluster.ledger, filters=cluster.filters, queues=queues, rules=_RULES,
             catalog=read_gangs((*pods, *mine), gangs),
-            bound=[victim for each in runs for victim in self._victims(each)],
+            bound={victim.uid: victim for each in runs for victim in self._victims(each)},
         )  # fmt: skip
         preemptor = Preemptor(
             members=run.members, priority=job.priority, queue=(VOLCANO_QUEUE, job.queue)

@@ -118,13 +118,13 @@ def view_of(scenario: Scenario, protect_s: float = 60) -> PreemptionView:
     return PreemptionView(
         ledger=ledger,
         filters=KubeSchedulerFilters(nodes, pods),
-        bound=[
-            PotentialVictim(
+        bound={
+            pod.metadata.uid: PotentialVictim(
                 pod=pod, since=NOW - party.age_s, grace_s=party.grace_s,
                 owner_kind="ReplicaSet" if party.controlled else "",
             )
             for pod, party in zip(pods, scenario.running, strict=True)
-        ],
+        },
         catalog=catalog_of(scenario),
         budgets=tuple(
             Disruption(

@@ -21,8 +21,9 @@ def test_a_pod_that_leaves_the_ledger_is_no_victim_any_more() -> None:
     scenario = next(s for s in map(a_scenario, range(100)) if len(s.needy) == 1)
     view, columns = view_of(scenario), VictimColumns(view_of(scenario).rules)
     PreemptionPlanner(view, NOW, columns=columns).preempt(preemptor_of(scenario))
-    view.ledger.forget(view.bound[0].uid)
+    gone = next(iter(view.bound.values()))
+    view.ledger.forget(gone.uid)
     again = PreemptionPlanner(view, NOW, columns=columns).preempt(preemptor_of(scenario))
     assert again == PreemptionPlanner(view, NOW).preempt(preemptor_of(scenario))
     nodes = view.ledger.fleet.names
-    assert view.bound[0] not in [victim for node in nodes for victim in columns.on(node)]
+    assert gone not in [victim for node in nodes for victim in columns.on(node)]

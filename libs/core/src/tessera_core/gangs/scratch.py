@@ -7,7 +7,6 @@ the ledger.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import suppress
 from copy import copy as copy_of
 from typing import Final
 
@@ -19,7 +18,7 @@ from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.fleet.charges import charges
 from tessera_core.gangs.copies import copies_by_cards
 from tessera_core.kube.host_requests import Host
-from tessera_core.kube.pod_requests import pod_requests
+from tessera_core.kube.pod_requests import Amounts, pod_requests
 from tessera_core.kube.quantity import BadQuantity
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.entry_checks import uses
@@ -82,6 +81,8 @@ class ScratchCluster:
         self._fleet = (ledger.fleet.opened() if opened else ledger.fleet).snapshot()
         self._placer = Placer(self._fleet, ScreenCache(), packer)
         self._uses: dict[str, dict[tuple[str, str], QuotaUsage]] = {}
+        self._bound: dict[str, Amounts] = {}
+        """Uid of a pod that has left -> what it requests of its node."""
         rows = self._fleet.rows
         self._rows = np.array([rows.get(name, -1) for name in self._filters.names], np.int64)
         self._open = self._opened(only)
@@ -235,9 +236,16 @@ class ScratchCluster:
             for card, charge in entry.charges.items():
                 self._fleet.charge(entry.grant.node, card, charge, sign)
             _count(self._uses, entry.grant.namespace, entry.uses, sign)
-        count = self._filters.take if sign > 0 else self._filters.release
-        with suppress(BadQuantity):  # such a pod counts for nothing on its node
-            count(pod, pod.spec.node_name)
+        self._filters.count(self._requested(pod), pod.spec.node_name, sign)
+
+    def _requested(self, pod: Pod) -> Amounts:
+        uid = pod.metadata.uid
+        if uid not in self._bound:
+            try:
+                self._bound[uid] = self._filters.requests(pod)
+            except BadQuantity:  # such a pod counts for nothing on its node
+                self._bound[uid] = {}
+        return self._bound[uid]
 
     def _change(self, member: MemberRequest, seat: MemberSeat, sign: int) -> None:
         if seat.grant is None or member.request is None:

@@ -114,11 +114,27 @@ class KubeSchedulerFilters:
 
     def take(self, pod: Pod, node: str) -> None:
         """The pod runs on the node from now on. Unknown nodes are left out."""
-        self._count(pod, node, 1)
+        self.count(self.requests(pod), node, 1)
 
     def release(self, pod: Pod, node: str) -> None:
         """The pod, which was taken, runs there no more."""
-        self._count(pod, node, -1)
+        self.count(self.requests(pod), node, -1)
+
+    def requests(self, pod: Pod) -> Amounts:
+        """What the pod requests of its node. Raises BadQuantity."""
+        return pod_requests(pod, self._managed)
+
+    def count(self, requests: Amounts, node: str, sign: int) -> None:
+        """So much runs on the node from now on, or with sign -1 no more. Unknown nodes are left
+        out."""
+        row = self._rows.get(node)
+        if row is None:
+            return
+        for name, amount in requests.items():
+            if name in self._used or must_be_listed(name):
+                self._column(name)
+                self._used[name][row] += sign * amount
+        self._changed.append(row)
 
     def scratch(self) -> KubeSchedulerFilters:
         """The same nodes with the same pods, to be changed apart."""
@@ -143,16 +159,6 @@ class KubeSchedulerFilters:
         shape = _shape_of(pod)
         count[[self._rows[node] for node in self._choose(shape, pod)]] = 0
         return count
-
-    def _count(self, pod: Pod, node: str, sign: int) -> None:
-        row = self._rows.get(node)
-        if row is None:
-            return
-        for name, amount in pod_requests(pod, self._managed).items():
-            if name in self._used or must_be_listed(name):
-                self._column(name)
-                self._used[name][row] += sign * amount
-        self._changed.append(row)
 
     # -- what nodes have
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.ledger.change_log import ChangeLog
 from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.ledger.entry_checks import relink_renamed_cards, uses
 from tessera_core.quota.accounting import QuotaAccounting
@@ -24,6 +25,8 @@ class LedgerHoldings:
         """By the pod's uid."""
         self.changed: Callable[[str], object] = lambda _: None
         """Called with the uid of a pod whose page comes, goes or counts otherwise."""
+        self.changes = ChangeLog()
+        """The same pods."""
         self._fleet = fleet
         self._quota = quota
         self._held: dict[str, dict[str, Charge]] = {}
@@ -39,7 +42,7 @@ class LedgerHoldings:
         self._quota.drop_pending(entry.grant.uid)
         self.entries[entry.grant.uid] = entry
         self._on_node.setdefault(entry.grant.node, {})[entry.grant.uid] = None
-        self.changed(entry.grant.uid)
+        self._note(entry.grant.uid)
         return entry
 
     def release(self, entry: LedgerEntry) -> None:
@@ -49,7 +52,7 @@ class LedgerHoldings:
         del self.entries[uid], self._on_node[node][uid]
         if not self._on_node[node]:
             del self._on_node[node]
-        self.changed(uid)
+        self._note(uid)
 
     def reattach(self, node: str) -> None:
         """The fleet has other cards for the node: what is held on it is held on these, and counts
@@ -62,12 +65,16 @@ class LedgerHoldings:
             self._quota.count(entry.grant.namespace, entry.uses, -1)
             entry.uses = uses(self._fleet, entry.grant, entry.charges)
             self._quota.count(entry.grant.namespace, entry.uses)
-            self.changed(entry.grant.uid)
+            self._note(entry.grant.uid)
 
     def on(self, node: str) -> Iterator[LedgerEntry]:
         """The pages of a node."""
         for uid in self._on_node.get(node, ()):
             yield self.entries[uid]
+
+    def _note(self, uid: str) -> None:
+        self.changes.add(uid)
+        self.changed(uid)
 
     def _count(self, entry: LedgerEntry, sign: int) -> None:
         node = entry.grant.node

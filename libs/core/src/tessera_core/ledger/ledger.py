@@ -15,6 +15,7 @@ from tessera_core.admission.allowances import Allowed, allowed_by
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.grants.resize import follows
+from tessera_core.ledger.change_log import ChangePlace
 from tessera_core.ledger.entries import LedgerEntry, ObservedPod, TransactionRefused
 from tessera_core.ledger.entry_checks import check_entry, new_entry, refusal, relink_renamed_cards
 from tessera_core.ledger.holdings import LedgerHoldings
@@ -56,6 +57,8 @@ class Ledger:
         self._entries: Mapping[str, LedgerEntry] = self._holdings.entries
         self._ends = Tombstones()
         self._unreadable = BlockedNodes(self.fleet)
+        self._copied_at: ChangePlace | None = None
+        """Where the log of changes was when this copy was made; None = it is no copy."""
 
     def on_change(self, call: Callable[[str], object]) -> None:
         """Call this, alone, with the uid of each pod whose page comes, goes or counts otherwise."""
@@ -68,7 +71,14 @@ class Ledger:
         those of the ledger."""
         made = copy_of(self)
         made.fleet, made._entries = self.fleet.snapshot(), dict(self._entries)
+        made._copied_at = self.changes
         return made
+
+    @property
+    def changes(self) -> ChangePlace:
+        """How far the pods have changed whose page comes, goes or counts otherwise: which ones did
+        between two ledgers, of which one is a copy of the other, is the difference of the two."""
+        return self._copied_at or self._holdings.changes.here()
 
     def entry(self, uid: str) -> LedgerEntry | None:
         """The ledger's entry of a pod."""

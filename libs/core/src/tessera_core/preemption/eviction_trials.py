@@ -7,11 +7,12 @@ placed. Caps of queues and quotas are those that would hold then.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 from msgspec import Struct
 
+from tessera_core.fleet.arrays import Bools
 from tessera_core.gangs.queue_usage import ClusterQueues, amounts_of, sum_of
 from tessera_core.gangs.queues import QueueDimension, QueueOrigin
 from tessera_core.gangs.reservation import GangReservation, GangUnschedulable, Seats
@@ -19,6 +20,7 @@ from tessera_core.gangs.scratch import MemberRequest, ScratchCluster
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.ledger.promises import Withheld, withholding
+from tessera_core.placement.units import units as units_requested
 from tessera_core.preemption.victim_search import Trial
 from tessera_core.preemption.victim_units import VictimUnit
 from tessera_core.quota.allowance import minimum_usage
@@ -93,9 +95,19 @@ class EvictionTrials:
             self.scratch.leave(pod)
         self._gone: dict[str, Pod] = {}
 
+    @cached_property
+    def room(self) -> tuple[Bools, Bools]:
+        """The rows of the ledger's fleet that may take the pod as long as all units are where they
+        are, and the cards with room for its first unit. To be read before any trial."""
+        return self.scratch.room_without(self._preemptor.members[0], {})
+
     def on(self, node: str) -> Trial:
         """The trial of a pod on one node."""
-        return partial(self._seats_on, node)
+        request = self._preemptor.members[0].request
+        if request is None:
+            return partial(self._seats_on, node, 0)
+        with_room = int(self.room[1][self._ledger.fleet.rows[node]].sum())
+        return partial(self._seats_on, node, units_requested(request)[0].lead.count - with_room)
 
     def anywhere(self, units: Sequence[VictimUnit]) -> Seats | None:
         """The trial of members that start together, on any nodes."""
@@ -109,13 +121,27 @@ class EvictionTrials:
         found = search.find_seats(FITS_OF_A_TRIAL)
         return None if found is None or isinstance(found, GangUnschedulable) else found
 
-    def _seats_on(self, node: str, units: Sequence[VictimUnit]) -> Seats | None:
+    def _seats_on(self, node: str, short: int, units: Sequence[VictimUnit]) -> Seats | None:
+        """Room for the pod without these units: of a card that none of them is on, nothing comes
+        free, and `short` cards more are needed than there are with room."""
+        if short > 0 and len(self._cards_on(node, units)) < short:
+            return None
         self._leave(units)
         if self._room.over(self._gone.values()):
             return None
         member = self._preemptor.members[0]
         seat = self.scratch.seat_on(member, node)
         return None if seat is None else {member.pod.metadata.uid: seat}
+
+    def _cards_on(self, node: str, units: Sequence[VictimUnit]) -> Set[str]:
+        """The cards of the node that some of the units hold a part of."""
+        entries = (self._ledger.entry(victim.uid) for unit in units for victim in unit.pods)
+        return {
+            card
+            for entry in entries
+            if entry is not None and entry.grant.node == node
+            for card in entry.charges
+        }
 
     def _leave(self, units: Iterable[VictimUnit]) -> None:
         gone = pods_of(units)

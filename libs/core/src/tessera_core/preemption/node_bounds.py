@@ -17,6 +17,7 @@ from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.gangs.scratch import MemberRequest, ScratchCluster
 from tessera_core.placement.units import units
 from tessera_core.preemption.eviction_costs import EvictionCost
+from tessera_core.preemption.eviction_trials import EvictionTrials
 from tessera_core.preemption.victim_columns import CardLines
 from tessera_core.slices import Slices
 
@@ -27,11 +28,11 @@ _LESS: Final = 1 - 1e-9
 
 
 def nodes_in_order(
-    held: CardLines, scratch: ScratchCluster, member: MemberRequest
+    held: CardLines, trials: EvictionTrials, member: MemberRequest
 ) -> Slices[Iterator[tuple[EvictionCost, str]]]:
     """The nodes that may do for the pod once what is `held` has gone, no others, with what that
     costs at least: the cheapest first."""
-    rows, has_room = scratch.room_without(member, {})
+    scratch, (rows, has_room) = trials.scratch, trials.room
     shape = has_room.shape
     if not len(held.row) or member.request is None:
         return iter(())

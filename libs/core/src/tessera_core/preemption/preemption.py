@@ -19,8 +19,8 @@ from tessera_core.gangs.queue_tree import VOLCANO_DEFAULT
 from tessera_core.gangs.queue_usage import ClusterQueues
 from tessera_core.gangs.queues import VOLCANO_QUEUE
 from tessera_core.gangs.reservation import Seats
-from tessera_core.gangs.scratch import MemberRequest
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
+from tessera_core.ledger.change_log import ChangePlace
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.preemption.eviction_costs import EvictionCost, EvictionCosts
 from tessera_core.preemption.eviction_trials import (
@@ -82,8 +82,10 @@ class PreemptionView(Struct, frozen=True, kw_only=True):
     ledger: Ledger
     filters: KubeSchedulerFilters
     """The nodes as kube-scheduler sees them, with all `bound` pods."""
-    bound: Sequence[PotentialVictim]
-    """All pods that have a node and have not ended."""
+    bound: Mapping[str, PotentialVictim]
+    """All pods that have a node and have not ended, by uid."""
+    bound_at: ChangePlace | None = None
+    """How far the log of changed pods was written with these; None where there is no log."""
     catalog: GangCatalog
     queues: ClusterQueues | None = None
     """With what is used of them."""
@@ -137,8 +139,9 @@ class PreemptionPlanner:
         room = QueueRoom(self._view.ledger, self._view.queues, preemptor)
         single = len(preemptor.members) == 1 and preemptor.domains is None
         found, exhausted = None, False
+        view = self._view
         yield from self._columns.follow(
-            self._view.bound, self._view.ledger, self._view.catalog.of_pod
+            view.bound, view.ledger, view.catalog.of_pod, bound_at=view.bound_at
         )
         trials = self._trials(preemptor, room)
         yield
@@ -172,15 +175,17 @@ class PreemptionPlanner:
         """What of the cluster may go at all; worked out once."""
         if self._evictable is None:
             self._evictable = yield from self._units_among(
-                each for each in self._view.bound if not each.ending and self._matters(each)
+                each
+                for each in self._view.bound.values()
+                if not each.ending and self._matters(each)
             )
         return self._evictable
 
     def _units_of_gangs(self) -> Slices[EvictableUnits]:
         """The same of pods that are in gangs."""
         if self._of_gangs is None:
-            of_pod = self._view.catalog.of_pod
-            gangs = (each for each in self._view.bound if each.uid in of_pod) if of_pod else ()
+            bound = self._view.bound
+            gangs = (bound[uid] for uid in self._view.catalog.of_pod if uid in bound)
             self._of_gangs = yield from self._units_among(x for x in gangs if not x.ending)
         return self._of_gangs
 
@@ -232,7 +237,7 @@ class PreemptionPlanner:
         member, gangs = preemptor.members[0], (yield from self._units_of_gangs())
         search = VictimSearch(self._costs, self._forbidden(gangs), TRIALS_OF_A_POD)
         if self._columns.ending:
-            idle = yield from _without_evictions(member, trials)
+            idle = yield from _without_evictions(trials)
             if idle is not None:
                 return idle, False
         whole, _ = yield from self._able(preemptor, gangs)
@@ -241,7 +246,7 @@ class PreemptionPlanner:
             lines_of(whole, self._view.ledger, self._costs),
         ))  # fmt: skip
         yield
-        order = yield from nodes_in_order(held, trials.scratch, member)
+        order = yield from nodes_in_order(held, trials, member)
         tried: list[tuple[EvictionCost, str, list[VictimUnit]]] = []
         best, rest = None, None
         for bound, node in order:
@@ -291,10 +296,9 @@ class PreemptionPlanner:
         return found, search.exhausted
 
 
-def _without_evictions(member: MemberRequest, trials: EvictionTrials) -> Slices[VictimSet | None]:
+def _without_evictions(trials: EvictionTrials) -> Slices[VictimSet | None]:
     """A place that pods which are being deleted leave by themselves."""
-    rows, _ = trials.scratch.room_without(member, {})
-    for row in rows.nonzero()[0].tolist():
+    for row in trials.room[0].nonzero()[0].tolist():
         yield
         seats = trials.on(trials.scratch.name_of(row))(())
         if seats is not None:

@@ -1,20 +1,21 @@
 """What pods hold of cards, in columns, so that a search sees at once where evictions could help.
 
 It is brought up to date before each answer: only pods that came, went or changed since the last one
-cost more than a comparison. Pods of gangs are not in it: what goes with them depends on others.
+cost anything, where the pods and the ledger have logs of that; else each is compared. Pods of gangs
+are not in it: what goes with them depends on others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Final, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
 from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.fleet.charges import Charge
+from tessera_core.ledger.change_log import ChangePlace
 from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.preemption.eviction_costs import EvictionCosts
@@ -29,11 +30,10 @@ from tessera_core.slices import Slices
 from tessera_schema.cards import Card
 from tessera_schema.kube import Pod
 
-T = TypeVar("T")
 _SLICE: Final = 32
 """Pods that are written in one slice: about a millisecond."""
 _COMPARED: Final = 4096
-"""Pods that are compared in one slice: less than a millisecond."""
+"""Pods that are compared in one slice: about a millisecond."""
 _FIRST: Final = 1024
 """Lines at the beginning."""
 _LONG_AGO: Final = 1e12
@@ -64,9 +64,12 @@ class CardLines(Struct, frozen=True):
         return CardLines(*(getattr(self, name)[lines] for name in self.__struct_fields__))
 
 
-class _Written(Struct):
-    node: str
-    lines: tuple[int, ...]
+class _Written(Struct, frozen=True):
+    """A pod as it was read; what is the same object has not changed."""
+
+    victim: PotentialVictim
+    entry: LedgerEntry | None
+    lines: tuple[int, ...] = ()
 
 
 class VictimColumns:
@@ -75,12 +78,12 @@ class VictimColumns:
     def __init__(self, rules: PreemptionRules) -> None:
         """Of no pods yet."""
         self._rules = rules
-        self._victims: dict[str, PotentialVictim] = {}
         self._ending: dict[str, Pod] = {}
         self._gangs: frozenset[str] = frozenset()
-        self._seen: dict[int, PotentialVictim] = {}
-        """By identity, as the pages are: what is the same object has not changed."""
-        self._pages: dict[int, LedgerEntry] = {}
+        self._read: tuple[ChangePlace | None, ChangePlace | None] = None, None
+        """How far the pods and the ledger were read."""
+        self._stale: set[str] = set()
+        """Uids of pods that are to be written again."""
         self._written: dict[str, _Written] = {}
         self._on: dict[str, dict[str, PotentialVictim]] = {}
         self._nodes: dict[str, tuple[int, tuple[Card, ...]]] = {}
@@ -92,50 +95,52 @@ class VictimColumns:
         self._free = list(range(_FIRST))
 
     def follow(
-        self, bound: Sequence[PotentialVictim], ledger: Ledger, gangs: Mapping[str, str]
+        self,
+        bound: Mapping[str, PotentialVictim],
+        ledger: Ledger,
+        gangs: Mapping[str, str],
+        *,
+        bound_at: ChangePlace | None = None,
     ) -> Slices[None]:
-        """Take these pods instead of those before, without those of gangs (pod's uid -> gang)."""
-        changed = self._in_gangs(gangs)
+        """Take these pods, by uid, instead of those before, without those of gangs (pod's uid ->
+        gang). `bound_at` is the place of `bound` in the log of their changes, if there is one. When
+        it is given up, the next one does the rest."""
+        self._stale |= self._in_gangs(gangs)
         yield
-        moved = self._moved(ledger)
-        if moved:
-            changed.update(uid for uid, line in self._written.items() if line.node in moved)
-        yield from self._take_victims((yield from _by_identity(bound)), changed)
-        yield from self._take_pages((yield from _by_identity(ledger.entries())), changed)
-        for at, uid in enumerate(changed):
-            if not at % _SLICE:
+        for node in self._moved(ledger):
+            self._stale.update(self._on.get(node, ()))
+        yield
+        (pods, pages), ledger_at = self._read, ledger.changes
+        pods_changed = None if bound_at is None else bound_at.since(pods)
+        pages_changed = ledger_at.since(pages)
+        if pods_changed is None or pages_changed is None:
+            self._stale |= yield from self._compared(bound, ledger)
+        else:
+            self._stale |= pods_changed | pages_changed
+        self._read = bound_at, ledger_at
+        count = 0
+        while self._stale:
+            if not count % _SLICE:
                 yield
-            self._drop(uid)
-            if uid in self._victims and uid not in self._gangs:
-                self._put(self._victims[uid], ledger)
+            count += 1
+            self._write(self._stale.pop(), bound, ledger)
 
-    def _take_victims(self, seen: dict[int, PotentialVictim], changed: set[str]) -> Slices[None]:
-        for each in self._seen.keys() - seen.keys():
-            uid = self._seen[each].uid
-            changed.add(uid)
-            self._victims.pop(uid, None)
-            self._ending.pop(uid, None)
-        for at, each in enumerate(seen.keys() - self._seen.keys()):
+    def _compared(self, bound: Mapping[str, PotentialVictim], ledger: Ledger) -> Slices[set[str]]:
+        """The pods that are others than before, found without a log."""
+        changed: set[str] = set()
+        for at, uid in enumerate(self._written.keys() | bound.keys()):
             if not at % _COMPARED:
                 yield
-            victim = seen[each]
-            changed.add(victim.uid)
-            self._victims[victim.uid] = victim
-            if victim.ending:
-                self._ending[victim.uid] = victim.pod
-        self._seen = seen
+            known = self._written.get(uid)
+            if known is None or (
+                known.victim is not bound.get(uid) or known.entry is not ledger.entry(uid)
+            ):
+                changed.add(uid)
+        return changed
 
-    def _take_pages(self, pages: dict[int, LedgerEntry], changed: set[str]) -> Slices[None]:
-        changed.update(self._pages[each].grant.uid for each in self._pages.keys() - pages.keys())
-        for at, each in enumerate(pages.keys() - self._pages.keys()):
-            if not at % _COMPARED:
-                yield
-            changed.add(pages[each].grant.uid)
-        self._pages = pages
-
-    def _in_gangs(self, gangs: Mapping[str, str]) -> set[str]:
+    def _in_gangs(self, gangs: Mapping[str, str]) -> Set[str]:
         """Pods that are in gangs since the last answer, or no longer."""
-        changed = set(self._gangs ^ gangs.keys())
+        changed = self._gangs ^ gangs.keys()
         if changed:
             self._gangs = frozenset(gangs)
         return changed
@@ -151,19 +156,21 @@ class VictimColumns:
 
     def below(self, priority: int, now: float) -> CardLines:
         """What pods of lower priority hold that nothing but their age may protect."""
-        table = self._table[self._table[:, _PRIORITY] < priority]
-        age = np.maximum(now - table[:, _SINCE], 0)
-        since_checkpoint = np.maximum(now - table[:, _CHECKPOINTED], 0)
-        half = np.where(np.isnan(table[:, _EVERY]), np.inf, table[:, _EVERY] / 2)
-        most = np.where(np.isnan(table[:, _CHECKPOINTED]), half, since_checkpoint)
+        table = self._table
+        old = now - table[:, _SINCE] >= self._rules.protect_s
+        lines = np.flatnonzero((table[:, _PRIORITY] < priority) & old)
+        columns = [table[:, n][lines] for n in range(_WIDTH)]
+        age = np.maximum(now - columns[_SINCE], 0)
+        since_checkpoint = np.maximum(now - columns[_CHECKPOINTED], 0)
+        half = np.where(np.isnan(columns[_EVERY]), np.inf, columns[_EVERY] / 2)
+        most = np.where(np.isnan(columns[_CHECKPOINTED]), half, since_checkpoint)
         work = self._rules.start_s + np.minimum(age, most)
-        lines = CardLines(
-            row=table[:, _ROW].astype(np.int64), column=table[:, _COLUMN].astype(np.int64),
-            memory=table[:, _MEMORY], cores=table[:, _CORES], slots=table[:, _SLOTS],
-            exclusive=table[:, _EXCLUSIVE], priority=table[:, _PRIORITY],
-            card_s=table[:, _PART] * work,
+        return CardLines(
+            row=columns[_ROW].astype(np.int64), column=columns[_COLUMN].astype(np.int64),
+            memory=columns[_MEMORY], cores=columns[_CORES], slots=columns[_SLOTS],
+            exclusive=columns[_EXCLUSIVE], priority=columns[_PRIORITY],
+            card_s=columns[_PART] * work,
         )  # fmt: skip
-        return lines.only(age >= self._rules.protect_s)
 
     def _moved(self, ledger: Ledger) -> set[str]:
         """Nodes whose cards are elsewhere than before."""
@@ -172,35 +179,41 @@ class VictimColumns:
             return set()
         self._layout, self._facts = fleet.layout, list(fleet.facts)
         self._nodes = {name: (row, fleet.facts[row]) for name, row in fleet.rows.items()}
+        nowhere = -1, ()
         return {
             name
-            for name, (row, facts) in before.items()
-            if name not in self._nodes
-            or self._nodes[name][0] != row
-            or self._nodes[name][1] is not facts
+            for name in before.keys() | self._nodes.keys()
+            if before.get(name, nowhere)[0] != self._nodes.get(name, nowhere)[0]
+            or before.get(name, nowhere)[1] is not self._nodes.get(name, nowhere)[1]
         }
 
-    def _put(self, victim: PotentialVictim, ledger: Ledger) -> None:
-        entry = ledger.entry(victim.uid)
-        if entry is None:
+    def _write(self, uid: str, bound: Mapping[str, PotentialVictim], ledger: Ledger) -> None:
+        """Take the pod as it is now."""
+        self._drop(uid)
+        victim, entry = bound.get(uid), ledger.entry(uid)
+        if victim is None:
             return
-        lines: list[int] = []
-        goes = not victim.ending and not protected(victim, self._rules, victim.since + _LONG_AGO)
-        if goes:
-            node, priority = entry.grant.node, victim.pod.spec.priority or 0
-            part = sum(use.parts for use in entry.uses.values()) / max(len(entry.charges), 1)
-            every, saved = checkpoint_s(victim.pod), victim.checkpointed_at
-            nan = float("nan")
-            for row, column, charge in _places(ledger, node, entry.charges):
-                lines.append(self._line())
-                self._table[lines[-1]] = (
-                    row, column, charge.memory_bytes, charge.cores_milli, charge.slots,
-                    charge.exclusive, priority, part, victim.since,
-                    nan if saved is None else saved, nan if every is None else every,
-                )  # fmt: skip
-        if not victim.ending:
-            self._on.setdefault(entry.grant.node, {})[victim.uid] = victim
-        self._written[victim.uid] = _Written(entry.grant.node, tuple(lines))
+        lines: tuple[int, ...] = ()
+        if victim.ending:
+            self._ending[uid] = victim.pod
+        elif entry is not None and uid not in self._gangs:
+            self._on.setdefault(entry.grant.node, {})[uid] = victim
+            if not protected(victim, self._rules, victim.since + _LONG_AGO):
+                lines = tuple(self._put(victim, entry, ledger))
+        self._written[uid] = _Written(victim, entry, lines)
+
+    def _put(self, victim: PotentialVictim, entry: LedgerEntry, ledger: Ledger) -> Iterator[int]:
+        priority, nan = victim.pod.spec.priority or 0, float("nan")
+        part = sum(use.parts for use in entry.uses.values()) / max(len(entry.charges), 1)
+        every, saved = checkpoint_s(victim.pod), victim.checkpointed_at
+        for row, column, charge in _places(ledger, entry.grant.node, entry.charges):
+            line = self._line()
+            self._table[line] = (
+                row, column, charge.memory_bytes, charge.cores_milli, charge.slots,
+                charge.exclusive, priority, part, victim.since,
+                nan if saved is None else saved, nan if every is None else every,
+            )  # fmt: skip
+            yield line
 
     def _drop(self, uid: str) -> None:
         known = self._written.pop(uid, None)
@@ -208,7 +221,9 @@ class VictimColumns:
             return
         self._table[list(known.lines), _PRIORITY] = np.inf
         self._free += known.lines
-        self._on.get(known.node, {}).pop(uid, None)
+        self._ending.pop(uid, None)
+        if known.entry is not None:
+            self._on.get(known.entry.grant.node, {}).pop(uid, None)
 
     def _line(self) -> int:
         if not self._free:
@@ -218,15 +233,6 @@ class VictimColumns:
             self._table = table
             self._free = list(range(size, 2 * size))
         return self._free.pop()
-
-
-def _by_identity(items: Iterable[T]) -> Slices[dict[int, T]]:
-    found: dict[int, T] = {}
-    left = iter(items)
-    while part := tuple(islice(left, _COMPARED)):
-        yield
-        found.update(zip(map(id, part), part, strict=True))
-    return found
 
 
 def lines_of(units: Iterable[VictimUnit], ledger: Ledger, costs: EvictionCosts) -> CardLines:
@@ -249,6 +255,9 @@ def lines_of(units: Iterable[VictimUnit], ledger: Ledger, costs: EvictionCosts) 
 
 def joined(parts: Sequence[CardLines]) -> CardLines:
     """All lines together."""
+    parts = [part for part in parts if len(part.row)] or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
     return CardLines(
         *(
             np.concatenate([getattr(part, name) for part in parts])

@@ -40,8 +40,8 @@ class ClusterViews:
         catalog = yield from self._catalog()
         filters = yield from self._nodes.copied_filters()
         return PreemptionView(
-            ledger=self._ledger.snapshot(), filters=filters, bound=self._pods.all(),
-            catalog=catalog, budgets=budgets, rules=self._rules,
+            ledger=self._ledger.snapshot(), filters=filters, catalog=catalog, budgets=budgets,
+            rules=self._rules, bound=self._pods.all(), bound_at=self._pods.changes.here(),
             queues=ClusterQueues(()) if self._gangs is None else self._gangs.queues.usage(),
         )  # fmt: skip
 

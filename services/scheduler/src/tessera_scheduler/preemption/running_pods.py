@@ -3,11 +3,12 @@ does."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from tessera_core.gangs.group_names import named_group
+from tessera_core.ledger.change_log import ChangeLog
 from tessera_core.preemption.potential_victims import PotentialVictim
 from tessera_core.slices import Slices, for_each
 from tessera_scheduler.cache.pod_reader import PodSummary
@@ -24,14 +25,16 @@ class RunningPods:
         self._known: dict[str, PotentialVictim] = {}
         self._grouped: dict[str, Pod] = {}
         self._leaving: frozenset[str] = frozenset()
+        self.changes = ChangeLog()
+        """Of `all`."""
 
     def __len__(self) -> int:
         """How many there are."""
         return len(self._known)
 
-    def all(self) -> tuple[PotentialVictim, ...]:
-        """All of them."""
-        return tuple(self._known.values())
+    def all(self) -> Mapping[str, PotentialVictim]:
+        """All of them as they are now, by uid."""
+        return dict(self._known)
 
     def grouped(self) -> tuple[Pod, ...]:
         """Those that name a gang."""
@@ -45,7 +48,7 @@ class RunningPods:
         """The pods that are being evicted by plans."""
         changed, self._leaving = uids ^ self._leaving, uids
         for uid in changed & self._known.keys():
-            self._known[uid] = replace(self._known[uid], leaving=uid in uids)
+            self._put(replace(self._known[uid], leaving=uid in uids))
 
     # -- what watches show
 
@@ -58,8 +61,7 @@ class RunningPods:
         if self._nodes is not None:
             self._nodes.only(uids)
         for uid in [uid for uid in self._known if uid not in uids]:
-            del self._known[uid]
-            self._grouped.pop(uid, None)
+            self._drop(uid)
         yield
         yield from for_each(running, self.on_pod)
 
@@ -70,7 +72,7 @@ class RunningPods:
             return
         if item.victim is not None:
             leaves = item.uid in self._leaving
-            self._known[item.uid] = replace(item.victim, leaving=True) if leaves else item.victim
+            self._put(replace(item.victim, leaving=True) if leaves else item.victim)
             self._grouped.pop(item.uid, None)
             if named_group(item.victim.pod) is not None:
                 self._grouped[item.uid] = item.victim.pod
@@ -79,7 +81,19 @@ class RunningPods:
 
     def on_pod_gone(self, item: PodSummary) -> None:
         """Take a pod that was deleted, or has ended."""
-        self._known.pop(item.uid, None)
-        self._grouped.pop(item.uid, None)
+        self._drop(item.uid)
         if self._nodes is not None:
             self._nodes.release(item.uid)
+
+    # -- what is known
+
+    def _put(self, victim: PotentialVictim) -> None:
+        """Most events of a pod change nothing that matters here."""
+        if self._known.get(victim.uid) != victim:
+            self._known[victim.uid] = victim
+            self.changes.add(victim.uid)
+
+    def _drop(self, uid: str) -> None:
+        self._grouped.pop(uid, None)
+        if self._known.pop(uid, None) is not None:
+            self.changes.add(uid)

@@ -47,7 +47,7 @@ class Preemptions:
         self._view = PreemptionView(
             ledger=planner.ledger,
             filters=planner.filters,
-            bound=[objects.victim(pod) for pod in bound],
+            bound={pod.metadata.uid: objects.victim(pod) for pod in bound},
             catalog=objects.with_priorities(gangs.catalog),
             queues=gangs.queues,
             budgets=objects.budgets,
