@@ -46,13 +46,13 @@ class Poller:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def poll(self) -> dict[str, Any]:
-        """The next answer, as JSON."""
+    def poll(self, what: str = "next") -> dict[str, Any]:
+        """The next answer, as JSON; to `times` one that is new in times of processes alone."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("next\n")
+        self._process.stdin.write(f"{what}\n")
         self._process.stdin.flush()
-        answer: dict[str, Any] = msgspec.json.decode(self._process.stdout.readline())["next"]
+        answer: dict[str, Any] = msgspec.json.decode(self._process.stdout.readline())[what]
         return answer
 
 

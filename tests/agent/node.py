@@ -98,14 +98,17 @@ class Script:
     def __init__(self, *cards: CardReading) -> None:
         self.answer: Readings | DriverSilent = Readings(cards=cards, driver="570", session=1)
         self.polls = 0
+        self.of_times = 0
+        """Polls of times only."""
 
     def show(self, *cards: CardReading) -> None:
         """From now on these cards answer."""
         self.answer = Readings(cards=cards, driver="570", session=1)
 
-    async def poll(self) -> Readings | DriverSilent:
+    async def poll(self, *, times_only: bool = False) -> Readings | DriverSilent:
         """See Reader."""
         self.polls += 1
+        self.of_times += times_only
         return self.answer
 
 

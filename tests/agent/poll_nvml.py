@@ -11,6 +11,9 @@ from tessera_agent.readers.nvidia import open_reader
 from tessera_core.registry.registry import load
 from tessera_runtime.clock import SystemClock
 
+TIMES = "times"
+"""How lines begin that want no more than times of processes."""
+
 
 class _NoNode:
     node: None = None
@@ -22,7 +25,8 @@ async def main() -> None:
     )
     async with open_reader(settings, _NoNode(), load(), SystemClock()) as reader:
         while line := await asyncio.to_thread(sys.stdin.readline):
-            answer = msgspec.json.encode({line.strip(): await reader.poll()})
+            read = await reader.poll(times_only=line.startswith(TIMES))
+            answer = msgspec.json.encode({line.strip(): read})
             print(answer.decode(), flush=True)  # noqa: T201  (its output)
 
 

@@ -75,7 +75,7 @@ class Library:
     def __init__(self, answer: Readings | DriverSilent) -> None:
         self.answer = answer
 
-    async def poll(self) -> Readings | DriverSilent:
+    async def poll(self, *, times_only: bool = False) -> Readings | DriverSilent:
         return self.answer
 
 

@@ -12,7 +12,7 @@ from tessera_agent.lending.members import LendingMember
 from tessera_agent.lending.steady_cards import SteadyCards
 from tessera_core.hook.limits_file import CardLimit, HookLimits
 from tessera_core.hook.usage_counters import UsageCounters
-from tessera_core.node.core_lending import Lender, LendingTimings
+from tessera_core.node.core_lending import Lender, LendingDecision, LendingTimings
 from tessera_runtime.clock import SystemClock
 
 CARD = "GPU-0"
@@ -45,6 +45,8 @@ class Ticks:
         self.steady = SteadyCards(AGAIN_S)
         self.counts = [UsageCounters(), UsageCounters()]
         self.number = 0
+        self.read: list[str] = []
+        """Whose counters the last tick read."""
 
     def decides(self, *, busy: bool = True, quiet: bool = False, throttled: bool = False) -> bool:
         """Whether a decision is due after a tick in which they launched, or were throttled."""
@@ -55,10 +57,17 @@ class Ticks:
             )
         self.number += 1
         at_s = self.number / 10
-        standing = self.steady.standing(CARD, self.members, self.counts, at_s)
-        if standing is None:
-            self.steady.decided(CARD, self.members, DECISION, at_s)
-        return standing is None
+        self.read = []
+        found = self.steady.standing(CARD, self.members, self.counters, at_s)
+        if isinstance(found, LendingDecision):
+            return False
+        assert found == self.counts
+        self.steady.decided(CARD, self.members, DECISION, at_s)
+        return True
+
+    def counters(self, member: LendingMember) -> UsageCounters:
+        self.read.append(member.key.uid)
+        return self.counts[member.key.uid == "quiet"]
 
     def rests(self) -> None:
         """Until a tick after which a decision stands."""
@@ -87,6 +96,19 @@ def test_who_is_throttled_is_noticed_at_the_next_tick(members: list[LendingMembe
     ticks.rests()
     assert ticks.decides(throttled=True)
     assert not ticks.decides(throttled=True)
+
+
+def test_who_launches_and_is_throttled_all_the_time_is_read_when_a_decision_is_due(
+    members: list[LendingMember],
+) -> None:
+    ticks = Ticks(members)
+    for _ in range(9):
+        ticks.decides(throttled=True)
+    due = [(ticks.decides(throttled=True), sorted(ticks.read)) for _ in range(12)]
+    assert {decides for decides, _ in due} == {True, False}
+    assert all(read == (["busy", "quiet"] if decides else ["quiet"]) for decides, read in due)
+    assert ticks.decides(quiet=True, throttled=True)
+    assert sorted(ticks.read) == ["busy", "quiet"]
 
 
 def test_other_members_are_decided_upon_at_once(members: list[LendingMember]) -> None:

@@ -104,6 +104,25 @@ def test_a_processs_time_is_counted_as_samples_come(tmp_path: Path) -> None:
     assert len(set(stamps)) >= len(set(counted)) - 1
 
 
+def test_between_two_polls_the_times_of_processes_alone_are_read(tmp_path: Path) -> None:
+    environ = a_machine(tmp_path, "cards=1 memory=16g")
+    with polling(NVML, environ) as poller:
+        with working(environ) as worker:
+            assert worker.stdin is not None
+            before = poller.poll()["cards"][0]
+            worker.stdin.write("work\n")
+            worker.stdin.flush()
+            card = poller.poll("times")["cards"][0]
+            while card["processes"][0]["busy_ns"] <= 0:
+                card = poller.poll("times")["cards"][0]
+        after = poller.poll("times")["cards"][0]
+        now = poller.poll()["cards"][0]
+    [process] = before["processes"]
+    assert card["processes"][0]["memory_bytes"] == process["memory_bytes"]
+    assert after["memory_used_bytes"] == before["memory_used_bytes"] > now["memory_used_bytes"]
+    assert card["sampled_us"] > before["sampled_us"]
+
+
 def test_processes_that_take_turns_are_not_busier_than_their_card(tmp_path: Path) -> None:
     environ = a_machine(tmp_path, "cards=1 memory=16g bias=1")
     with polling(NVML, environ) as poller, working(environ) as one, working(environ) as other:

@@ -22,9 +22,9 @@ class Once(Script):
         self._number = number
         self._odd = odd
 
-    async def poll(self) -> Readings | DriverSilent:
+    async def poll(self, *, times_only: bool = False) -> Readings | DriverSilent:
         """See Reader."""
-        answer = await super().poll()
+        answer = await super().poll(times_only=times_only)
         return self._odd if self.polls == self._number else answer
 
 
@@ -38,6 +38,7 @@ async def test_it_is_polled_as_often_as_hooks_are_corrected(correct_s: float, po
         agent.devices.closely = True
         await asyncio.sleep(60.01)
         assert script.polls - 1 == polls
+        assert script.of_times == polls - 60
         agent.devices.closely = False
         await asyncio.sleep(60)
         assert script.polls - 1 <= polls + 61

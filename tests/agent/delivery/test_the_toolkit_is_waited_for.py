@@ -77,7 +77,7 @@ async def a_reader(reader: CardReader, gate: ToolkitGate, root: Path) -> GatedRe
 class NoDriver:
     """A reader in a container without a driver."""
 
-    async def poll(self) -> DriverSilent:
+    async def poll(self, *, times_only: bool = False) -> DriverSilent:
         return DriverSilent(why="libnvidia-ml.so.1 is not there", missing=True)
 
 

@@ -22,7 +22,7 @@ class FakeReader:
         self.polls = 0
         self.show(*cards)
 
-    async def poll(self) -> Readings | DriverSilent:
+    async def poll(self, *, times_only: bool = False) -> Readings | DriverSilent:
         """See `Reader.poll`."""
         self.polls += 1
         return self._answer

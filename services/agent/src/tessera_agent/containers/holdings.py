@@ -75,6 +75,8 @@ class ContainerRegistry:
         self._known: dict[ContainerKey, Holding] = {}
         self._granted: dict[str, Grant] = {}
         self._retired: dict[ContainerKey, float] = {}
+        self.changes = 0
+        """Times that a holding came, changed or went."""
         self.synchronized = 0
         """Times that all containers of the node became known."""
 
@@ -91,6 +93,7 @@ class ContainerRegistry:
 
     def put(self, holding: Holding) -> None:
         """Add a container; it replaces an earlier one of that name."""
+        self.changes += 1
         self._known[holding.key] = holding
         self._retired.pop(holding.key, None)
 
@@ -100,12 +103,14 @@ class ContainerRegistry:
         known = self._known.get(key)
         if known is None or known.id != id_:
             return None
+        self.changes += 1
         changed = self._known[key] = replace(known, **fields)
         return changed
 
     def forget(self, key: ContainerKey, now: float) -> None:
         """Forget a container that is gone for good; its files are removed later."""
         if self._known.pop(key, None) is not None:
+            self.changes += 1
             self._retired[key] = now
 
     def of_pod(self, uid: str) -> tuple[Holding, ...]:

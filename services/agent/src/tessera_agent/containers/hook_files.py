@@ -64,6 +64,11 @@ READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | 
 _WRITE: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAKE: Final = _WRITE | os.O_CREAT | os.O_EXCL
 
+_room: Final = bytearray(usage_file.SIZE)
+"""Where usage files are read into, one at a time: to make so much room for each takes longer than
+to fill it."""
+_reading: Final = threading.Lock()
+
 
 class ContainerKey(Struct, frozen=True, order=True, cache_hash=True):
     """A container of a pod."""
@@ -173,6 +178,8 @@ class ContainerFiles:
         self._clock = clock
         self._made = made
         self._changing = threading.Lock()
+        self._sequence: int | None = None
+        """Of the limits file, which nobody else writes; None before the first write."""
         self._locks = SlotLocks()
 
     @property
@@ -194,15 +201,17 @@ class ContainerFiles:
         """
         with self._changing:
             new = change(self.limits)
-            counts = _without_measurement(new) != _without_measurement(self.limits)
+            counts = _differ_in_more_than_measurement(self.limits, new)
             new = replace(new, generation=self.limits.generation + counts)
             with _opened(self.limits_path, _WRITE) as fd:
-                old = limits_file.sequence_of(os.pread(fd, HEAD.size, 0))
-                writing = old | 1
+                if self._sequence is None:
+                    self._sequence = limits_file.sequence_of(os.pread(fd, HEAD.size, 0))
+                writing = self._sequence | 1
                 body = encode_limits(new, writing, self._clock.time_ns())
                 _write(fd, limits_file.sequence_bytes(writing), limits_file.SEQUENCE_AT)
                 _write(fd, body, 0)
                 _write(fd, limits_file.sequence_bytes(writing + 1), limits_file.SEQUENCE_AT)
+            self._sequence = writing + 1
             self.limits = new
             return new
 
@@ -227,10 +236,10 @@ class ContainerFiles:
                     self._shrink()
                 if spoilt is not None:
                     return Garbled(spoilt)
-                data = bytearray(usage_file.SIZE)
-                if os.preadv(fd, [data], 0) != usage_file.SIZE:
-                    return Garbled(Spoilt.SIZE)
-                return decode_usage(data, bounds, lambda slots: self._locks.alive(fd, slots))
+                with _reading:
+                    if os.preadv(fd, [_room], 0) != usage_file.SIZE:
+                        return Garbled(Spoilt.SIZE)
+                    return decode_usage(_room, bounds, lambda slots: self._locks.alive(fd, slots))
         except FileNotFoundError:
             return Garbled(Spoilt.MISSING)
         except OSError as e:
@@ -279,15 +288,21 @@ def _opened(path: Path | str, flags: int, folder: int | None = None) -> Iterator
         os.close(fd)
 
 
-def _without_measurement(limits: HookLimits) -> HookLimits:
+def _differ_in_more_than_measurement(old: HookLimits, new: HookLimits) -> bool:
     """What counts as another generation: not the agent's own measurement."""
-    return replace(
-        limits,
-        cards=tuple(
-            replace(card, measured_ns=0, measured_at_ns=0, measured_usage_ns=0)
-            for card in limits.cards
-        ),
+    if replace(new, cards=old.cards) != old or len(new.cards) != len(old.cards):
+        return True
+    return any(
+        one is not other and _with_measurement_of(one, other) != other
+        for one, other in zip(old.cards, new.cards, strict=True)
     )
+
+
+def _with_measurement_of(card: CardLimit, other: CardLimit) -> CardLimit:
+    return replace(
+        card, measured_ns=other.measured_ns, measured_at_ns=other.measured_at_ns,
+        measured_usage_ns=other.measured_usage_ns,
+    )  # fmt: skip
 
 
 def _make_usage(folder: int) -> tuple[int, int]:

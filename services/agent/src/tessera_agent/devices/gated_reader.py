@@ -19,12 +19,12 @@ class GatedReader:
         self._toolkit = toolkit
         self._injector = injector
 
-    async def poll(self) -> Readings | DriverSilent:
+    async def poll(self, *, times_only: bool = False) -> Readings | DriverSilent:
         """See `CardReader.poll`."""
         if not await self._toolkit.check():
             return DriverSilent(why=self._toolkit.problem())
         await self._injector.refresh()
-        answer = await self._reader.poll()
+        answer = await self._reader.poll(times_only=times_only)
         if isinstance(answer, DriverSilent):
             if answer.missing:
                 self._toolkit.report_missing_driver()

@@ -87,12 +87,12 @@ class DeviceMonitor:
     async def poll(self) -> None:
         """Poll once, and publish what follows from it."""
         await self._competitors.refresh()
-        self._conclude(await self._query_driver())
+        self._conclude(await self._query_driver(times_only=False))
 
     async def poll_between(self) -> None:
-        """Poll between two polls that count for the cards' health; a fault counts all the same,
-        since the driver reports it only once."""
-        answer = await self._query_driver()
+        """Poll between two polls that count for the cards' health, for the times of processes; a
+        fault counts all the same, since the driver reports it only once."""
+        answer = await self._query_driver(times_only=True)
         if isinstance(answer, Readings) and any(card.faults for card in answer.cards):
             self._conclude(answer)
 
@@ -108,8 +108,8 @@ class DeviceMonitor:
             for card in self.latest.cards
         }  # fmt: skip
 
-    async def _query_driver(self) -> Readings | DriverSilent:
-        answer = await self._reader.poll()
+    async def _query_driver(self, *, times_only: bool) -> Readings | DriverSilent:
+        answer = await self._reader.poll(times_only=times_only)
         if isinstance(answer, DriverSilent):
             self.silent_polls += 1
             return answer

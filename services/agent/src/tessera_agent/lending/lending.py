@@ -1,6 +1,10 @@
 """Lends idle cores on the node's cards, ten times a second and without any network: the counters of
 the hooks come in, `tessera_core.node.core_lending` decides, loans and holds go into limits files.
 
+A thread does so for half a second at a time: what a tick reads is less work than to wake the loop
+and a thread for it. Who takes part, and on what terms, is read on the loop between two such turns,
+and a container that comes or goes ends a turn.
+
 Both end by themselves a second after they were last renewed, with the agent or without. Hooks older
 than the agent may know no end of holds: the first tick of an agent that follows one that died
 removes what it left. Only cards on which cores could be lent, or a container held, are examined,
@@ -13,6 +17,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from time import monotonic
 from typing import Final, NoReturn
 
 from msgspec.structs import replace
@@ -34,6 +39,8 @@ _log: Final = logs.named("tessera.agent.lending")
 _SECOND: Final = 1_000_000_000
 _CALM: Final = 3
 """Ticks that skip a card on which no container is lent to, held, or held back."""
+_TURN_S: Final = 0.5
+"""Seconds for which the thread ticks on the same terms."""
 _OFF_S: Final = 5.0
 """Seconds between ticks where nothing is lent: what another agent left is removed."""
 _REST_TICKS: Final = 2
@@ -67,42 +74,47 @@ class LendingLoop:
         self._steady = SteadyCards(_STANDS * settings.loan_s)
         self._usage_files = OpenUsageFiles(_SELDOM)
         self._working = threading.Lock()
-        self._over = False
+        self._over = threading.Event()
         self._changes: Counter[str] = Counter(dict.fromkeys(("lent", "taken-back", "failed"), 0))
         metrics.collect(self._collect)
 
     async def run(self) -> NoReturn:
         """Lend, for ever; nothing is lent and no container held when it ends."""
-        loop, settings = asyncio.get_running_loop(), self._settings
+        loop = asyncio.get_running_loop()
         try:
             while True:
-                tick_s = settings.tick_s if settings.enabled else _OFF_S
-                due = loop.time() + tick_s / (_REST_TICKS if self._lends_rest() else 1)
-                await self.tick()
-                await asyncio.sleep(max(due - loop.time(), 0))
+                if not self._settings.enabled:
+                    await self.tick()
+                    await asyncio.sleep(_OFF_S)
+                    continue
+                due = loop.time() + _TURN_S
+                running, members = self._takers()
+                if members or any(map(_has_loan_or_hold, running)):
+                    await asyncio.to_thread(self._turn, members, running, loop.time())
+                else:
+                    await asyncio.sleep(max(due - loop.time(), 0))
         finally:
             self._end(loop.time())
 
-    def _lends_rest(self) -> bool:
-        """Whether a best-effort container has a loan."""
-        return any(
-            card.lent_permille and card.flags & CardFlag.REST
-            for held in self._running() if held.files is not None
-            for card in held.files.limits.cards
-        )  # fmt: skip
-
     async def tick(self) -> None:
         """Read the counters once, decide, and write."""
-        running, now = self._running(), asyncio.get_running_loop().time()
-        cards = self._due(running, now) if self._settings.enabled else {}
-        if cards or any(_has_loan_or_hold(held) for held in running):
-            await asyncio.to_thread(self._tick, cards, running, now)
+        running, members = self._takers()
+        if members or any(map(_has_loan_or_hold, running)):
+            now = asyncio.get_running_loop().time()
+            await asyncio.to_thread(self._tick, members, running, now)
+
+    def _takers(self) -> tuple[list[Holding], Mapping[str, Sequence[LendingMember]]]:
+        """Those that run, and by card those that take part now."""
+        running = self._running()
+        if not self._settings.enabled:
+            return running, {}
+        return running, self._members.of(running, asyncio.get_running_loop().time())
 
     def _end(self, now: float) -> None:
         """Runs on the loop, which may end before a thread would have written."""
         self._tick({}, self._running(), now)
         with self._working:
-            self._over = True
+            self._over.set()
             self._usage_files.keep_only(())
 
     def _running(self) -> list[Holding]:
@@ -110,33 +122,51 @@ class LendingLoop:
             h for h in self._holdings if h.stage is ContainerStage.RUNNING and h.files is not None
         ]
 
-    def _due(self, running: Sequence[Holding], now: float) -> dict[str, Sequence[LendingMember]]:
+    # -- in a thread
+
+    def _turn(
+        self, members: Mapping[str, Sequence[LendingMember]], running: Sequence[Holding],
+        began: float,
+    ) -> None:  # fmt: skip
+        """Tick until terms are to be read again. `began` is the loop's time, which only moves on
+        while the loop does."""
+        changes, start = self._holdings.changes, monotonic()
+        at = start
+        while at < start + _TURN_S and changes == self._holdings.changes:
+            self._tick(members, running, began + at - start)
+            due = at + self._settings.tick_s / (_REST_TICKS if _lends_rest(running) else 1)
+            if self._over.wait(max(due - monotonic(), 0)):
+                return
+            at = monotonic()
+
+    def _tick(
+        self, members: Mapping[str, Sequence[LendingMember]], running: Sequence[Holding], now: float
+    ) -> None:
+        """Read, decide and write; loans that end are written first."""
+        with self._working:
+            if not self._over.is_set():
+                self._lend(self._due(members), running, now)
+
+    def _due(
+        self, members: Mapping[str, Sequence[LendingMember]]
+    ) -> Mapping[str, Sequence[LendingMember]]:
         """The cards to examine now: those on which nothing changes wait for some ticks."""
-        members = self._members.of(running, now)
         waiting = {c: n - 1 for c, n in self._waiting.items() if n > 0 and c in members}
         self._waiting = waiting
         self._lenders = {c: known for c, known in self._lenders.items() if c in members}
         self._steady.keep_only(members)
         return {card: all_ for card, all_ in members.items() if card not in waiting}
 
-    # -- in a thread
-
-    def _tick(
-        self, cards: Mapping[str, Sequence[LendingMember]], running: Iterable[Holding], now: float
-    ) -> None:
-        """Read, decide and write; loans that end are written first."""
-        with self._working:
-            if not self._over:
-                self._lend(cards, running, now)
-
     def _lend(
-        self, cards: Mapping[str, Sequence[LendingMember]], running: Iterable[Holding], now: float
+        self, cards: Mapping[str, Sequence[LendingMember]], running: Sequence[Holding], now: float
     ) -> None:
         wall_ns = self._clock.time_ns()
         decided, standing = self._decisions(cards, now, wall_ns)
         self._waiting |= {card: _CALM for card, one in decided.items() if one.calm}
+        if cards and len(standing) == len(cards):
+            return
         self._usage_files.keep_only({held.key for held in running})
-        wanted = []
+        wanted: list[tuple[ContainerFiles, Mapping[str, int], bool]] = []
         for held in running:
             if held.files is not None and all(
                 limit.uuid in standing for limit in held.files.limits.cards
@@ -145,6 +175,12 @@ class LendingLoop:
             loans, hold = _wanted(held, decided)
             if held.files is not None and (hold or any(loans.values()) or _has_loan_or_hold(held)):
                 wanted.append((held.files, loans, hold))
+        self._write_all(wanted, wall_ns)
+
+    def _write_all(
+        self, wanted: Iterable[tuple[ContainerFiles, Mapping[str, int], bool]], wall_ns: int
+    ) -> None:
+        """Write loans and holds, those that end first."""
         stuck: set[str] = set()
         later = []
         for files, loans, hold in wanted:
@@ -164,18 +200,19 @@ class LendingLoop:
         decided: dict[str, LendingDecision] = {}
         standing = set()
         for card, members in cards.items():
-            counters = [self._usage_files.read(m.key, m.files, m.card) for m in members]
-            decision = self._steady.standing(card, members, counters, now)
-            if decision is None:
-                lender = self._lenders.setdefault(card, Lender(self._timings))
-                decision = lender.decide(
-                    [_sample(m, c, wall_ns) for m, c in zip(members, counters, strict=True)], now
-                )
-                self._steady.decided(card, members, decision, now)
-            else:
+            found = self._steady.standing(card, members, self._read, now)
+            if isinstance(found, LendingDecision):
+                decided[card] = found
                 standing.add(card)
-            decided[card] = decision
+                continue
+            lender = self._lenders.setdefault(card, Lender(self._timings))
+            samples = [_sample(m, c, wall_ns) for m, c in zip(members, found, strict=True)]
+            decided[card] = lender.decide(samples, now)
+            self._steady.decided(card, members, decided[card], now)
         return decided, standing
+
+    def _read(self, member: LendingMember) -> UsageCounters:
+        return self._usage_files.read(member.key, member.files, member.card)
 
     def _write(
         self, files: ContainerFiles, loans: Mapping[str, int], *, hold: bool, wall_ns: int
@@ -258,6 +295,15 @@ def _wanted(held: Holding, decided: Mapping[str, LendingDecision]) -> tuple[dict
         loans[limit.uuid] = decision.loans.get(name, 0) if decision else 0
         hold |= decision is not None and name in decision.held
     return loans, hold
+
+
+def _lends_rest(running: Iterable[Holding]) -> bool:
+    """Whether a best-effort container has a loan."""
+    return any(
+        card.lent_permille and card.flags & CardFlag.REST
+        for held in running if held.files is not None
+        for card in held.files.limits.cards
+    )  # fmt: skip
 
 
 def _name(key: ContainerKey) -> str:

@@ -61,7 +61,7 @@ class LendingMembers:
 
     def of(self, running: Sequence[Holding], now: float) -> Mapping[str, Sequence[LendingMember]]:
         """The members by card, of cards on which one could be lent to, or held. `now` is the loop's
-        time."""
+        time. A card whose members are on the same terms as before has the same sequence."""
         ids = [held.id for held in running]
         if ids != self._of or now - self._at >= _AGAIN_S:
             self._of, self._at = ids, now
@@ -69,7 +69,11 @@ class LendingMembers:
             for held in running:
                 for member in self._members(held, now):
                     found.setdefault(member.card, []).append(member)
-            self._known = {card: all_ for card, all_ in found.items() if _is_open(all_)}
+            before = self._known
+            self._known = {
+                card: before[card] if before.get(card) == all_ else all_
+                for card, all_ in found.items() if _is_open(all_)
+            }  # fmt: skip
         return self._known
 
     def _members(self, held: Holding, now: float) -> Iterable[LendingMember]:

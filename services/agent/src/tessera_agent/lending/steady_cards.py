@@ -5,7 +5,7 @@ changes loans a little, and by itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -13,6 +13,9 @@ from tessera_agent.containers.hook_files import ContainerKey
 from tessera_agent.lending.members import LendingMember
 from tessera_core.hook.usage_counters import UsageCounters
 from tessera_core.node.core_lending import LendingDecision
+
+Read = Callable[[LendingMember], UsageCounters]
+"""Reads what a container did so far on its card."""
 
 
 class _Follower(Struct):
@@ -23,6 +26,11 @@ class _Follower(Struct):
     launched_s: float = float("-inf")
     """When it was seen to launch last."""
     held_back_s: float = float("-inf")
+
+    def may_stir(self, at_s: float, quiet_s: float) -> bool:
+        """Whether it was quiet in one way or the other. One that launches and is held back all the
+        time does nothing that is decided upon at once, so its counters need not be read."""
+        return at_s - min(self.launched_s, self.held_back_s) >= quiet_s
 
     def stirs(self, now: UsageCounters, at_s: float, quiet_s: float) -> bool:
         """Take the counters in; whether it launches, or is held back, after a quiet time."""
@@ -54,25 +62,33 @@ class SteadyCards:
         self._cards: dict[str, _Steady] = {}
 
     def standing(
-        self,
-        card: str,
-        members: Sequence[LendingMember],
-        counters: Sequence[UsageCounters],
-        at_s: float,
-    ) -> LendingDecision | None:
-        """The last decision where it stands; None where another one is due. `counters` are those
-        of the members, in their order, read at `at_s`, which is of a clock that never jumps."""
-        steady = self._cards.setdefault(card, _Steady())
-        stirs = False
-        for member, now in zip(members, counters, strict=True):
+        self, card: str, members: Sequence[LendingMember], read: Read, at_s: float
+    ) -> LendingDecision | Sequence[UsageCounters]:
+        """The last decision where it stands; where another one is due, the members' counters that
+        it is to be made of, in their order. `read` reads them at `at_s`, which is of a clock that
+        never jumps."""
+        steady, quiet_s = self._cards.setdefault(card, _Steady()), self._again_s
+        counters: dict[ContainerKey, UsageCounters] = {}
+        if steady.decision is None or members is not steady.members:
+            stirs = True
+        else:
+            stirs = at_s - steady.at_s >= quiet_s
+        for member in members:
             follower = steady.followers.get(member.key)
             if follower is None:
+                now = counters[member.key] = read(member)
                 steady.followers[member.key] = _Follower(now.launches, now.throttled_ns)
                 stirs = True
-            else:
-                stirs |= follower.stirs(now, at_s, self._again_s)
-        late = at_s - steady.at_s >= self._again_s
-        return None if stirs or late or members is not steady.members else steady.decision
+            elif stirs or follower.may_stir(at_s, quiet_s):
+                now = counters[member.key] = read(member)
+                stirs |= follower.stirs(now, at_s, quiet_s)
+        if steady.decision is not None and not stirs:
+            return steady.decision
+        for member in members:
+            if member.key not in counters:
+                now = counters[member.key] = read(member)
+                steady.followers[member.key].stirs(now, at_s, quiet_s)
+        return [counters[member.key] for member in members]
 
     def decided(
         self, card: str, members: Sequence[LendingMember], decision: LendingDecision, at_s: float

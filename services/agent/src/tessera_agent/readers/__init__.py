@@ -62,9 +62,12 @@ class DriverSilent(Struct, frozen=True, kw_only=True):
 class CardReader(Protocol):
     """Reads one vendor's cards."""
 
-    async def poll(self) -> Readings | DriverSilent:
+    async def poll(self, *, times_only: bool = False) -> Readings | DriverSilent:
         """The cards as they are now, within the reader's deadline. Never raises but for
-        cancellation: a driver that fails is an answer too. One call at a time."""
+        cancellation: a driver that fails is an answer too. One call at a time.
+
+        With `times_only` no more than faults and the times of processes need be new, which
+        spares the driver most of its calls; all else may be that of the poll before."""
         ...
 
 

@@ -37,7 +37,7 @@ class PublishedReader:
         self._registry = replace(registry, readers=own)
         self._library = library
 
-    async def poll(self) -> Readings | DriverSilent:
+    async def poll(self, *, times_only: bool = False) -> Readings | DriverSilent:
         """The cards as the node shows them now."""
         node = self._source.node
         if node is None:
@@ -49,7 +49,7 @@ class PublishedReader:
         read = Readings(counted=cards, problems=problems)
         if self._library is None:
             return read
-        seen = await self._library.poll()
+        seen = await self._library.poll(times_only=times_only)
         if isinstance(seen, DriverSilent):
             return replace(read, problems=(*problems, f"use is unknown: {seen.why}"))
         return _with_use(read, seen)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import pynvml as nvml  # type: ignore[import-untyped]  # it publishes no types
@@ -37,17 +38,18 @@ class NvmlReader:
         self._session: NvmlSession | None = None
         self._sessions = 0
 
-    async def poll(self) -> Readings | DriverSilent:
-        """The cards, or why there is no answer."""
+    async def poll(self, *, times_only: bool = False) -> Readings | DriverSilent:
+        """See `CardReader.poll`."""
         try:
-            answer = await self._thread.call(self._poll, self._settings.call_s)
+            work = partial(self._poll, times_only=times_only)
+            answer = await self._thread.call(work, self._settings.call_s)
         except Hanging as e:
             return DriverSilent(why=str(e), hanging=True)
         if self._session is not None:
             self._session.delivered = True
         return answer
 
-    def _poll(self) -> Readings | DriverSilent:
+    def _poll(self, *, times_only: bool) -> Readings | DriverSilent:
         try:
             if self._session is None:
                 self._sessions += 1
@@ -55,7 +57,7 @@ class NvmlReader:
                     self._settings.library, self._settings.system_folder, self._clock,
                     self._sessions,
                 )  # fmt: skip
-            return self._session.poll()
+            return self._session.poll(times_only=times_only)
         except nvml.NVMLError as e:
             self.close()
             missing = e.value == nvml.NVML_ERROR_LIBRARY_NOT_FOUND

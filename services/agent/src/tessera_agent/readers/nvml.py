@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import pynvml as nvml  # type: ignore[import-untyped]  # it publishes no types
+from msgspec.structs import replace
 
 from tessera_agent.readers.nvml_facts import NvmlFacts, facts_of, memory_of
 from tessera_agent.readers.nvml_samples import CardTimeLimit, ProcessSample, sampled_time
@@ -57,6 +58,8 @@ class NvmlSession:
         again."""
         self._owed: dict[str, tuple[Fault, ...]] = {}
         self._absent: set[tuple[int, str]] = set()
+        self._last: dict[int, CardReading] = {}
+        """Each card as the last whole poll had it, without the times of processes."""
         self._sampled_us: dict[int, int] = {}
         self._busy_ns: dict[int, dict[int, int]] = {}
         self._time_limits: dict[int, CardTimeLimit] = {}
@@ -81,8 +84,9 @@ class NvmlSession:
         with suppress(nvml.NVMLError):
             nvml.nvmlShutdown()
 
-    def poll(self) -> Readings:
-        """Every card that answers. Raises pynvml.NVMLError when the driver itself does not."""
+    def poll(self, *, times_only: bool = False) -> Readings:
+        """Every card that answers; with `times_only` a card is as it was, but for its faults and
+        the times of processes. Raises pynvml.NVMLError when the driver itself does not."""
         back = [i for i in self._shut if _opened(i) is not None]
         if back or nvml.nvmlDeviceGetCount() != self._count:
             raise nvml.NVMLError(nvml.NVML_ERROR_UNINITIALIZED)
@@ -91,7 +95,10 @@ class NvmlSession:
         for number, facts in enumerate(self._facts):
             own = faults.get(facts.id, ())
             try:
-                cards.append(self._card(number, facts, own))
+                before = self._last.pop(number, None)
+                card = before if before and times_only else self._card(number, facts)
+                cards.append(self._with_times(number, card, own))
+                self._last[number] = card
             except nvml.NVMLError as e:
                 if e.value in _LOST or own:
                     standing = (Fault(what=str(e).lower()),)
@@ -101,17 +108,32 @@ class NvmlSession:
             problems=tuple(f"card {i} has not answered since the start" for i in self._shut),
         )  # fmt: skip
 
-    def _card(self, number: int, facts: NvmlFacts, faults: tuple[Fault, ...]) -> CardReading:
+    def _card(self, number: int, facts: NvmlFacts) -> CardReading:
+        """The card, with the memory of its processes and without their times."""
         handle = self._handles[number]
         memory, used = memory_of(handle)
         rates = self._query(number, nvml.nvmlDeviceGetUtilizationRates)
         return facts.reading(
             memory_bytes=memory, memory_used_bytes=used,
             busy_percent=float(rates.gpu) if rates else -1,
-            memory_busy_percent=float(rates.memory) if rates else -1, faults=faults,
+            memory_busy_percent=float(rates.memory) if rates else -1,
             standing=self._standing(number), processes=self._processes(number),
-            mode=self._mode(number), sampled_us=self._sampled_us.get(number, 0),
+            mode=self._mode(number),
         )  # fmt: skip
+
+    def _with_times(self, number: int, card: CardReading, faults: tuple[Fault, ...]) -> CardReading:
+        """The card with the times of its processes so far."""
+        memory = {process.pid: process.memory_bytes for process in card.processes}
+        busy = self._busy(number, memory.keys())
+        processes = tuple(
+            ProcessReading(
+                pid=pid, memory_bytes=memory.get(pid, 0),
+                busy_ns=busy.get(pid, 0 if number in self._sampled_us else -1),
+            )
+            for pid in sorted(memory.keys() | busy.keys())
+        )  # fmt: skip
+        sampled_us = self._sampled_us.get(number, 0)
+        return replace(card, faults=faults, processes=processes, sampled_us=sampled_us)
 
     def _query(self, number: int, call: Callable[..., T], *more: Any) -> T | None:
         """The card's answer, None where it has none. Raises NVMLError for a card that is lost."""
@@ -175,14 +197,7 @@ class NvmlSession:
             for process in self._running(number, kind):
                 held = int(process.usedGpuMemory or 0)
                 memory[process.pid] = max(memory.get(process.pid, 0), held)
-        busy = self._busy(number, memory.keys())
-        return tuple(
-            ProcessReading(
-                pid=int(pid), memory_bytes=memory.get(pid, 0),
-                busy_ns=busy.get(pid, 0 if number in self._sampled_us else -1),
-            )
-            for pid in sorted(memory.keys() | busy.keys())
-        )  # fmt: skip
+        return tuple(ProcessReading(pid=int(p), memory_bytes=held) for p, held in memory.items())
 
     def _busy(self, number: int, listed: Set[int]) -> dict[int, int]:
         """Nanoseconds by process, brought up to the newest samples; those that are neither listed
