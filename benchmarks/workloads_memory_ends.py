@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.workloads_cluster import TICK_S
 from benchmarks.workloads_simulation import Simulation
 from tessera_core.fleet.arrays import Floats
-from tessera_core.usage.memory_room import too_many
+from tessera_core.node.memory_reclaim import too_many
 
 
 class SpareMemory:

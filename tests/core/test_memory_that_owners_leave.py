@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tessera_core.node.memory_reclaim import too_many
 from tessera_core.usage.memory_room import (
     MemoryRoomRules,
     left_bytes,
     owners_bytes,
     room_bytes,
-    too_many,
 )
 from tessera_schema.cards import MIB
 

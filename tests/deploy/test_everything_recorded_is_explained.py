@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from tessera_agent.events import ContainerAlert
+from tessera_agent.events import ContainerAlert, ContainerEnd
 from tessera_core.node.container_admission import RefusalReason
 from tessera_scheduler.alerts import AlertReason
 from tessera_schema.reasons import Reason
@@ -54,12 +54,12 @@ def test_every_reason_to_wait_is_explained() -> None:
 def test_every_event_is_explained() -> None:
     reported = written()
     assert {"Cards", "IdleGrant", "QuotaExceeded", "RebalanceFailed", "ResizeRefused"} <= reported
-    known = {*reported, *map(str, AlertReason), *map(str, RefusalReason), *map(str, ContainerAlert)}
-    assert rows("Events") == known
+    reasons = (AlertReason, RefusalReason, ContainerAlert, ContainerEnd)
+    assert rows("Events") == {*reported, *(str(reason) for each in reasons for reason in each)}
 
 
 def test_the_reasons_of_events_are_nowhere_else() -> None:
-    """`EventRecorder.record` is given a word, or one of the three enumerations."""
+    """`EventRecorder.record` is given a word, or one of these enumerations."""
     known = ('"', "reason", "str(alarm.wrong)", "about, reason")
     calls = [
         (path, call)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.deploy.manifests import OVERLAYS, containers, named, overlay, workloads
+from tests.deploy.manifests import OVERLAYS, combined, containers, named, overlay, workloads
 
 ROOT_FOR = "DaemonSet"
 HOST_PATHS = {
@@ -26,6 +28,13 @@ def test_containers_have_no_privileges(name: str) -> None:
         assert security["readOnlyRootFilesystem"] is True, container.name
         assert security["capabilities"] == {"drop": ["ALL"]}, container.name
         assert not security.get("privileged"), container.name
+
+
+def test_agents_that_end_containers_may_signal_them_and_nothing_else(tmp_path: Path) -> None:
+    for container in containers(combined(tmp_path, ["memory-reclaim"])):
+        capabilities = container.spec["securityContext"]["capabilities"]
+        ends = {"name": "TESSERA_RECLAIM_ENABLED", "value": "true"} in container.spec.get("env", ())
+        assert capabilities == ({"drop": ["ALL"], "add": ["KILL"]} if ends else {"drop": ["ALL"]})
 
 
 @pytest.mark.parametrize("name", OVERLAYS)

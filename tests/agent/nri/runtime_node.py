@@ -28,6 +28,7 @@ from tessera_kubelet.nri.types import (
     NriEvent,
     PodSandbox,
 )
+from tessera_runtime.clock import Clock
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
 from tessera_runtime.kube.settings import EventSettings
@@ -103,6 +104,8 @@ class Node:
         self.kube = kube
         self.bus = bus
         self.reader = FakeReader(a_reading(0), a_reading(1))
+        self.clock: Clock = LoopClock()
+        """Of its agents."""
         self.runtime: Runtime
         self.socket = folder / "nri.sock"
         self._runs: dict[str, tuple[PodSandbox, ContainerInfo]] = {}
@@ -130,7 +133,7 @@ class Node:
             node=NODE, vendor=vendor, folder=str(self.folder / "agent"), **(sections | more)
         )
         world = ServiceEnvironment(
-            kube=self.kube, bus=self.bus, settings=settings, clock=LoopClock(), registry=DIALECTS
+            kube=self.kube, bus=self.bus, settings=settings, clock=self.clock, registry=DIALECTS
         )  # fmt: skip
         async with open_agent(world, self.reader if vendor == "nvidia" else None) as agent:
             if ready:

@@ -43,6 +43,9 @@ from tessera_agent.nri_plugin.delivery import RuntimeDelivery
 from tessera_agent.nri_plugin.hidden_cards import HiddenCards
 from tessera_agent.nri_plugin.plugin import CardsPlugin
 from tessera_agent.readers import CardReader
+from tessera_agent.reclaim.closed_cards import ClosedCards
+from tessera_agent.reclaim.container_processes import ContainerProcesses
+from tessera_agent.reclaim.reclaim import ReclaimLoop
 from tessera_agent.settings import AgentSettings
 from tessera_agent.usage.file_cleanup import FileCleanup
 from tessera_agent.usage.hami_core import Regions
@@ -117,9 +120,10 @@ class Agent:
         # 2. Whether a container gets them, and what it gets.
         self.labelled = LabelledNamespaces()
         allowances = NamespaceAllowances(self.holdings, self.labelled)
+        closed = ClosedCards()
         self.admitter = ContainerAdmitter(
             settings.node, vendor, environment.registry.vendors, keys=self.keys, pods=self.pods,
-            holdings=self.holdings, devices=self.devices,
+            holdings=self.holdings, devices=self.devices, closed=closed,
         )  # fmt: skip
         limits = LimitsCalculator(environment.registry.readers, allowances, self.card_settings)
         self.preparer = ContainerPreparer(
@@ -176,6 +180,11 @@ class Agent:
             most_percent=settings.lending.most_percent,
         )  # fmt: skip
         self.lending = LendingLoop(settings.lending, self.holdings, members, clock, self.metrics)
+        self.reclaim = ReclaimLoop(
+            settings.reclaim, self.holdings, closed,
+            ContainerProcesses(settings.usage.proc_folder, sampler.owners), self.publisher, clock,
+            self.metrics,
+        )  # fmt: skip
 
     def problem(self) -> str:
         """Why containers cannot get cards now; empty when they can."""

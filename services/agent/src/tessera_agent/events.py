@@ -57,8 +57,17 @@ class ContainerAlert(StrEnum):
     """Kubelet aligned the container with another NUMA node than that of its cards."""
     OTHER_CARDS = "OtherCardsGiven"
     """The vendor's plugin gave a container other cards than its pod was granted."""
+    NOT_ENDED = "BestEffortNotEnded"
+    """An owner waits for memory, and a best-effort container could not be ended for it."""
     NOT_ENFORCED = "LimitsNotEnforced"
     """Its hook, or the driver, shows that its limits do not hold."""
+
+
+class ContainerEnd(StrEnum):
+    """Why the agent ended a container; the reason of its event."""
+
+    RECLAIMED = "MemoryReclaimed"
+    """It is best-effort, and an owner waited for memory of its card."""
 
 
 class EventPublisher:
@@ -109,6 +118,10 @@ class EventPublisher:
         """Something is wrong with a container that runs."""
         self._alerts[alert] += 1
         self._record(pod, container, alert, message)
+
+    def ended(self, pod: PodSandbox, container: str, why: ContainerEnd, message: str) -> None:
+        """A container has to end; the caller has seen to it."""
+        self._record(pod, container, why, message)
 
     def unclaimed(self, message: str) -> None:
         """Something is wrong with a pod that cannot be named; kubelet's answer says what."""

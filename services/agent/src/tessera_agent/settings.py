@@ -11,6 +11,7 @@ from tessera_agent.devices.settings import HealthSettings, InventorySettings, No
 from tessera_agent.lending.settings import LendingSettings
 from tessera_agent.nri_plugin.settings import NriSettings
 from tessera_agent.readers import ReaderSettings
+from tessera_agent.reclaim.settings import ReclaimSettings
 from tessera_agent.usage.settings import UsageSettings
 from tessera_runtime.bus.outbox import OutboxSettings
 from tessera_runtime.errors import BadSettings
@@ -40,6 +41,7 @@ class AgentSettings(ServiceSettings, frozen=True, kw_only=True):
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     usage: UsageSettings = UsageSettings()
     lending: LendingSettings = LendingSettings()
+    reclaim: ReclaimSettings = ReclaimSettings()
     resize: ResizeSettings = ResizeSettings()
     nri: NriSettings = NriSettings()
     plugin: PluginSettings = PluginSettings()

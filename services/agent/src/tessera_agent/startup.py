@@ -137,6 +137,7 @@ def _start(
         "resizing": agent.limits.run(),
         "throttled namespaces": agent.throttled.follow(bus, settings.bus.cluster),
         "lending": agent.lending.run(),
+        "reclaim": agent.reclaim.run(),
         "bounds of lending": agent.bounds.follow(bus, settings.node),
         "heartbeat": heartbeat.run(agent.problem),
         "problem": publish_problem(agent.problem, annotation),

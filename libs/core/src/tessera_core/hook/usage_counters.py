@@ -1,5 +1,5 @@
-"""A short read of one card's record of a usage file: the few counters that lending needs ten times
-a second, in 64 and 40 bytes. What the file says of everything else is `usage`'s part.
+"""A short read of one card's record of a usage file: the few counters that lending and reclaim need
+ten times a second, in 224 bytes. What the file says of everything else is `usage`'s part.
 
 The container writes them: they are passed on as they are, and the user of them bounds what follows.
 """
@@ -16,6 +16,11 @@ SIZE: Final = CARD.offsets["last_launch_ns"]
 """Bytes from a record's beginning that a short read takes in."""
 _COUNTERS: Final = Packed(f"{ORDER}QQQ")
 _COUNTERS_AT: Final = CARD.offsets["gpu_ns"]
+_NUMBER: Final = Packed(f"{ORDER}Q")
+_MEMORY_AT: Final = tuple(
+    CARD.offsets[field]
+    for field in ("charged_bytes", "wanted_bytes", "wanted_at_ns", "failed_for_others")
+)
 
 
 class UsageCounters(NamedTuple):
@@ -27,6 +32,18 @@ class UsageCounters(NamedTuple):
 
 
 NOTHING: Final = UsageCounters()
+
+
+class MemoryCounters(NamedTuple):
+    """One container's memory of one card."""
+
+    charged_bytes: int = 0
+    wanted_bytes: int = 0
+    """For which it waits."""
+    wanted_at_ns: int = 0
+    """Wall clock, when it last said so; 0 = it does not wait."""
+    failed_for_others: int = 0
+    """Allocations that the driver refused although its limit had room."""
 
 
 def record_at(position: int) -> int:
@@ -49,3 +66,8 @@ def name_of(data: bytes) -> bytes:
 def read_counters(data: bytes) -> UsageCounters:
     """What the beginning of a record says; it must be `SIZE` long."""
     return UsageCounters(*_COUNTERS.unpack_from(data, _COUNTERS_AT))
+
+
+def read_memory(data: bytes) -> MemoryCounters:
+    """The same of its memory."""
+    return MemoryCounters(*(_NUMBER.unpack_from(data, at)[0] for at in _MEMORY_AT))

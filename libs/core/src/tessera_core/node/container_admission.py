@@ -10,6 +10,7 @@ It knows one vendor's cards on one node, and nothing of what the world looks lik
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
@@ -47,6 +48,8 @@ class RefusalReason(StrEnum):
     CARD_UNHEALTHY = "CardUnhealthy"
     NO_ROOM = "CardOverfull"
     """With what runs it would exceed the card."""
+    CARD_CLOSED = "CardClosed"
+    """It is best-effort, and an owner was short of the card's memory a while ago."""
     SET_TWICE = "VariableSetTwice"
     """Its image and its pod both set a variable that Tessera sets, and the runtime would leave
     the pod's value."""
@@ -63,6 +66,7 @@ class RefusalReason(StrEnum):
             RefusalReason.NEWER,
             RefusalReason.CARD_UNKNOWN,
             RefusalReason.CARD_UNHEALTHY,
+            RefusalReason.CARD_CLOSED,
         )
 
 
@@ -122,6 +126,8 @@ class NodeContext(Struct, frozen=True, kw_only=True):
     of the container in question."""
     earlier: Grant | None = None
     """What the pod was granted when one of its containers was created before."""
+    closed: Mapping[str, float] = {}
+    """Card's id -> seconds for which no best-effort container begins there."""
 
 
 def admit_container(asked: ContainerCreation, scene: NodeContext) -> AdmissionDecision:
@@ -137,6 +143,8 @@ def admit_container(asked: ContainerCreation, scene: NodeContext) -> AdmissionDe
     if isinstance(placed, Refused):
         return placed
     shares, cards = placed
+    if shut := _closed(shares, cards, scene.closed):
+        return Refused(why=RefusalReason.CARD_CLOSED, message=shut)
     full = capacity_shortage(asked.uid, shares, cards, scene.held)
     if full:
         return Refused(why=RefusalReason.NO_ROOM, message=full)
@@ -191,6 +199,19 @@ def capacity_shortage(
             return (
                 f"card {card.index} ({card.id}): {short}, with {pods} other pods running on it; "
                 "wait until one of them has ended"
+            )
+    return ""
+
+
+def _closed(shares: Sequence[Share], cards: Mapping[str, Card], closed: Mapping[str, float]) -> str:
+    """Why no best-effort container may begin on one of these cards; empty = it may."""
+    for share in shares:
+        if share.best_effort and share.card in closed:
+            minutes = math.ceil(closed[share.card] / 60)
+            return (
+                f"card {cards[share.card].index} ({share.card}): containers that were granted its "
+                f"memory were short of it: best-effort containers wait {minutes} more minutes; "
+                "delete the pod to have it placed again"
             )
     return ""
 

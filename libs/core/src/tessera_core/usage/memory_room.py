@@ -1,13 +1,13 @@
 """Memory that owners were granted and do not use: what best-effort containers could have of a card.
 
 Nothing in a running cluster calls this yet. The simulated cluster of `benchmarks/workloads.py`
-does. All arrays are (cards, seats), in bytes and seconds; a seat that nobody has is 0 everywhere.
+does. Who ends where there is too little is `tessera_core.node.memory_reclaim`'s part. All arrays
+are (cards, seats), in bytes and seconds; a seat that nobody has is 0 everywhere.
 An owner is who holds memory that it was granted: guaranteed or burstable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
@@ -49,15 +49,3 @@ def left_bytes(card_bytes: float, owners: Floats, best_effort: Floats) -> Floats
 def room_bytes(left: Floats, closed: Bools) -> Floats:
     """Of each card (cards): what a best-effort container more could hold there."""
     return np.where(closed, 0.0, np.maximum(left, 0.0))
-
-
-def too_many(short_bytes: float, held: Sequence[tuple[float, float]]) -> tuple[int, ...]:
-    """Which best-effort containers of a card end so that this much comes free: the youngest first,
-    and no more than needed. `held`: when each came, and the bytes that its end brings."""
-    ends: list[int] = []
-    for number in sorted(range(len(held)), key=lambda n: held[n][0], reverse=True):
-        if short_bytes <= 0:
-            break
-        ends.append(number)
-        short_bytes -= held[number][1]
-    return tuple(ends)

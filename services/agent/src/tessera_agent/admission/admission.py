@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from tessera_agent.api.pods import NodePods
 from tessera_agent.containers.holdings import ContainerRegistry
 from tessera_agent.containers.hook_files import ContainerKey
 from tessera_agent.devices.monitor import DeviceMonitor
+from tessera_agent.reclaim.closed_cards import ClosedCards
 from tessera_core.dialect_kit.contract import Vendor
 from tessera_core.node.container_admission import (
     AdmissionDecision,
@@ -30,9 +32,9 @@ class ContainerAdmitter:
 
     def __init__(
         self, node: str, vendor: Vendor, vendors: Mapping[str, Vendor], *, keys: StoredGrantKeys,
-        pods: NodePods, holdings: ContainerRegistry, devices: DeviceMonitor,
+        pods: NodePods, holdings: ContainerRegistry, devices: DeviceMonitor, closed: ClosedCards,
     ) -> None:  # fmt: skip
-        """`vendors`: all, by name. Keys, pods, holdings and devices change between two calls."""
+        """`vendors`: all, by name. What comes after it changes between two calls."""
         self._node = node
         self._vendor = vendor
         self._vendors = vendors
@@ -40,6 +42,7 @@ class ContainerAdmitter:
         self._pods = pods
         self._holdings = holdings
         self._devices = devices
+        self._closed = closed
 
     def admit(self, pod: PodSandbox, container: str) -> AdmissionDecision:
         """What the container is given, if there is room next to what is held."""
@@ -99,6 +102,7 @@ class ContainerAdmitter:
         return NodeContext(
             node=self._node, vendor=self._vendor, vendors=self._vendors, verifier=verifier,
             cards=self._devices.cards_to_admit_on, held=held, earlier=earlier,
+            closed=self._closed.left(asyncio.get_running_loop().time()),
         )  # fmt: skip
 
     def _creation(self, pod: PodSandbox, container: str) -> ContainerCreation:

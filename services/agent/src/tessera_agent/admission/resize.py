@@ -34,6 +34,8 @@ from tessera_schema.grants import Share
 
 _log: Final = logs.named("tessera.agent.resizing")
 _WHOLE: Final = 1000
+_OTHERS: Final = CardFlag.CHARGE_OVERHEAD | CardFlag.RECLAIM
+"""Flags that follow from something else than the share."""
 
 
 class ResizeSettings(Struct, frozen=True, kw_only=True):
@@ -70,7 +72,7 @@ class WantedLimits(Struct, frozen=True, kw_only=True):
             memory = max(memory, min(self.used_bytes, limit.memory_bytes))
         limit = replace(
             limit, memory_bytes=memory, resident_bytes=resident_bytes(self.share),
-            flags=card_flags(self.share) | (limit.flags & CardFlag.CHARGE_OVERHEAD),
+            flags=card_flags(self.share) | (limit.flags & _OTHERS),
         )  # fmt: skip
         own = cores_permille(self.share)
         if self.share.best_effort:  # its loans end where its namespace is throttled
