@@ -77,11 +77,13 @@ class ReclaimLoop:
         self._processes = processes
         self._publisher = publisher
         self._clock = clock
+        self._now = asyncio.get_running_loop().time
         self._full = metrics.full
         self._rules = ReclaimRules(grace_s=settings.grace_s)
         self._reclaimers: dict[str, CardReclaimer] = {}
         self._usage_files = OpenUsageFiles(_SELDOM)
         self._working = threading.Lock()
+        self._over = False
         self._counts: Counter[str] = Counter(
             dict.fromkeys(("waited", "failed", "ended", "not-ended"), 0)
         )
@@ -95,6 +97,7 @@ class ReclaimLoop:
                 await asyncio.sleep(self._settings.tick_s if self._settings.enabled else _OFF_S)
         finally:
             with self._working:
+                self._over = True
                 self._flag(self._running(), {})
                 self._usage_files.keep_only(())
 
@@ -104,8 +107,7 @@ class ReclaimLoop:
         cards = _shared_cards(running) if self._settings.enabled else {}
         if not cards and not any(map(_is_flagged, running)):
             return
-        now = asyncio.get_running_loop().time()
-        for ended in await asyncio.to_thread(self._tick, running, cards, now):
+        for ended in await asyncio.to_thread(self._tick, running, cards, self._now()):
             self._report(ended)
 
     def _running(self) -> list[Holding]:
@@ -119,6 +121,8 @@ class ReclaimLoop:
         self, running: Sequence[Holding], cards: Mapping[str, CardTenants], now: float
     ) -> list[EndedContainer]:
         with self._working:
+            if self._over:
+                return []
             self._flag(running, cards)
             self._usage_files.keep_only({held.key for of in cards.values() for held in _all(of)})
             self._reclaimers = {
@@ -210,7 +214,7 @@ class ReclaimLoop:
             self._full("card_closed_seconds"), "Until best-effort containers begin on it again.",
             labels=("card",),
         )  # fmt: skip
-        for card, left in self._closed.left(asyncio.get_running_loop().time()).items():
+        for card, left in self._closed.left(self._now()).items():
             closed.add_metric((card,), left)
         yield from (counts, closed)
 
