@@ -301,3 +301,22 @@ async def test_a_replica_that_stops_leading_answers_the_calls_that_wait() -> Non
             scheduler.gangs.resign()
         assert call.result() == "this replica does not lead any more: ask again"
         assert list(scheduler.ledger.entries()) == []
+
+
+async def test_two_gangs_start_before_one_of_them_grows_and_growth_takes_what_is_left() -> None:
+    cluster = GangCluster(cards=5)
+    for gang in ("a", "b"):
+        cluster.pod_group(gang, 2)
+    cluster.members("a", 1, 2, 3, 4, 5)
+    cluster.members("b", 1, 2)
+    async with starting_whole(cluster) as scheduler:
+        await cluster.schedule(scheduler)
+        assert cluster.bound() == ["a1", "a2", "a3", "b1", "b2"]
+        cluster.pod_group("c", 2)
+        cluster.members("c", 1, 2)
+        await cluster.schedule(scheduler, 3)
+        for name in ("a3", "b2"):
+            cluster.delete(name)
+        assert not cluster.filter(scheduler, "a4").node_names
+        await cluster.schedule(scheduler)
+        assert cluster.bound() == ["a1", "a2", "b1", "c1", "c2"]

@@ -32,6 +32,9 @@ MOST_MISSES: Final = 3
 AGAIN_S: Final = 1.0
 """Seconds until room is searched again for a gang that does not fit; twice as long each time."""
 MOST_AGAIN_S: Final = 16.0
+PASS_S: Final = 4.0
+"""Seconds after a search that found too little room for which what comes behind may use room that
+comes free meanwhile: where pods end all the time, it would wait for ever else."""
 
 
 class GangTimings(Struct, frozen=True, kw_only=True):
@@ -73,6 +76,8 @@ class GangAttempt:
         """Why it waits, after the last search or miss."""
         self.searched_at = -1
         """The version of the room there was at the last search that found too little."""
+        self.passed_until = float("-inf")
+        """Until when what comes behind may use whatever room there is."""
         self.refused = False
         """Whether kube-scheduler was refused a member, so that it has to try again."""
         self._timings = timings
@@ -149,18 +154,27 @@ class GangAttempt:
         """What was reserved is given up; the event follows."""
         self.misses += 1
         self.not_before = now + min(BACKOFF_S * 2 ** min(self.misses - 1, 10), MOST_BACKOFF_S)
-        self.why = why
+        self.why, self.passed_until = why, self.not_before
         self._drop()
 
     def no_room(self, why: str, version: int, now: float) -> None:
         """The search that began at this version of the room found too little."""
-        self.why, self.searched_at = why, version
+        self.why, self.searched_at, self.passed_until = why, version, now + PASS_S
         self.not_before = now + self._again_s
         self._again_s = min(2 * self._again_s, MOST_AGAIN_S)
 
     def may_search(self, version: int, now: float) -> bool:
         """Whether a search may find what the last one did not."""
         return self.waits and now >= self.not_before and version != self.searched_at
+
+    def lets_pass(self, version: int, now: float) -> bool:
+        """Whether what comes behind may use the room that there is: it was searched in vain for
+        this bundle, or the bundle cannot use it now."""
+        return not self.waits or version == self.searched_at or now < self.passed_until
+
+    def hurry(self, now: float) -> None:
+        """Others are held back until room has been searched again: it is searched now."""
+        self.not_before = min(self.not_before, now)
 
     def absent(self) -> Iterator[str]:
         """Uids of members with cards whose bind call has not come."""
@@ -178,3 +192,15 @@ class KnownBundle(Struct):
 
     bundle: GangBundle
     attempt: GangAttempt
+
+    def why(self, about: str) -> str:
+        """Why its members wait; empty where they do not. `about` is added where it waits itself."""
+        attempt, name = self.attempt, f"gang {self.bundle.name}"
+        match attempt.phase:
+            case GangPhase.RESERVED | GangPhase.BINDING | GangPhase.COMMITTED:
+                return f"{name} starts: {len(attempt.seats)} other members go first"
+            case GangPhase.STARTED | GangPhase.OVER:
+                return ""
+            case GangPhase.GATHERING | GangPhase.QUEUED | GangPhase.BROKEN:
+                why = self.bundle.lacks or attempt.why or "it is its turn next"
+                return f"{name} waits: {why}{about}"

@@ -28,7 +28,8 @@ from tessera_core.gang_scheduling.line_head import LineHead
 from tessera_core.gang_scheduling.queues import SchedulingQueues
 from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
 from tessera_core.gang_scheduling.reservations import MemberReservations
-from tessera_core.gang_scheduling.search import BundleSearch, RoomFor
+from tessera_core.gang_scheduling.search import BundleSearch, RoomFor, versions
+from tessera_core.gang_scheduling.surplus import SurplusTurns
 from tessera_core.gang_scheduling.turns import next_in_line, patience_of
 from tessera_core.gang_scheduling.view import GangView, no_queue, view_gangs
 from tessera_core.gangs.gang import GangMember
@@ -72,7 +73,8 @@ class GangCoordinator:
         self._head = head
         self._reservations = MemberReservations(registry, ledger)
         self._timings = timings
-        self._room_version = room_version or (lambda: ledger.generation)
+        self._version = versions(room_version or (lambda: ledger.generation), queues)
+        self._surplus = SurplusTurns(ledger, queues, self._version)
         self._known: dict[str, KnownBundle] = {}
         """By id of each gang of the bundle."""
         self._search: BundleSearch | None = None
@@ -96,7 +98,8 @@ class GangCoordinator:
         if known is None:
             self._unknown.add(uid)
             return WaitsForGang("its gang is read: this pod is not known yet")
-        answer = self._answer(uid, known)
+        behind = self._surplus.why_not(uid, known, self._known.values(), now)
+        answer = WaitsForGang(behind) if behind else self._answer(uid, known)
         if isinstance(answer, WaitsForGang):
             known.attempt.refused = True
         return answer
@@ -139,7 +142,10 @@ class GangCoordinator:
             seen = {uid for uid in self._unknown if self._registry.gang_of(uid)}
             self._requeue |= bool(seen)
             self._unknown -= seen
-        return self._advance_search(now, steps, broken_only=broken_only)
+        more = self._advance_search(now, steps, broken_only=broken_only)
+        if self._search is None:
+            self._requeue |= self._surplus.released(self.bundles(), now)
+        return more
 
     def effects(self) -> GangEffects:
         """What is to be done since it was read last."""
@@ -157,6 +163,7 @@ class GangCoordinator:
         for known in self.bundles():
             self._give_up(known.attempt, why)
         self._known, self._search, self._gates_due, self._unknown = {}, None, {}, set()
+        self._surplus.reset()
         self._registry.touch_all()
         if self._head is not None:
             self._head.reset()
@@ -198,16 +205,7 @@ class GangCoordinator:
         return GoesTo(seat.node)
 
     def _why(self, known: KnownBundle) -> str:
-        attempt, name = known.attempt, f"gang {known.bundle.name}"
-        match attempt.phase:
-            case GangPhase.RESERVED | GangPhase.BINDING | GangPhase.COMMITTED:
-                return f"{name} starts: {len(attempt.seats)} other members go first"
-            case GangPhase.STARTED | GangPhase.OVER:
-                return ""
-            case GangPhase.GATHERING | GangPhase.QUEUED | GangPhase.BROKEN:
-                why = known.bundle.lacks or attempt.why or "it is its turn next"
-                about = "" if self._head is None else self._head.about(known)
-                return f"{name} waits: {why}{about}"
+        return known.why("" if self._head is None else self._head.about(known))
 
     # -- bundles
 
@@ -344,14 +342,17 @@ class GangCoordinator:
     # -- whose turn it is
 
     def _advance_search(self, now: float, steps: int, *, broken_only: bool) -> bool:
-        version = self._room_version() + (0 if self._queues is None else self._queues.version)
+        version = self._version()
         if self._search is None:
             phases = (GangPhase.BROKEN,) if broken_only else (GangPhase.BROKEN, GangPhase.QUEUED)
             first = next_in_line(self.bundles(), self._queues, version, now, phases)
             if first is None:
                 return not broken_only and self._follow_head(now, steps)
             note = "" if self._head is None else self._head.bars(first, self._queues, now)
-            self._search = BundleSearch(first.bundle, self._room_for, version, note)
+            self._search = BundleSearch(
+                first.bundle, self._room_for, version, note,
+                least=self._surplus.holds_back(first, self.bundles(), now),
+            )  # fmt: skip
         search = self._search
         known = self._known.get(search.bundle.key)
         if known is None or known.bundle is not search.bundle or not known.attempt.waits:

@@ -90,8 +90,7 @@ class LineHead:
         before = in_order((known, head), queues, now)[0] is known
         if before or shadow.lets_pass(all_last_s(pods), now):
             return ""
-        named = _namespaces(head) <= _namespaces(known)
-        return shadow.note(shadow.of if named else "a gang of another namespace")
+        return shadow.note(head.bundle.name_for(known.bundle))
 
     def about(self, known: KnownBundle) -> str:
         """What a bundle that waits has to know of it; empty for nothing."""
@@ -261,10 +260,6 @@ class LineHead:
 
 def _waits(known: KnownBundle, there: dict[int, KnownBundle]) -> bool:
     return id(known) in there and known.attempt.phase in WAITING
-
-
-def _namespaces(known: KnownBundle) -> set[str]:
-    return {members.gang.namespace for members in known.bundle.gangs}
 
 
 def _least(bundle: GangBundle) -> list[GangMember]:

@@ -49,6 +49,16 @@ class GangBundle(Struct, frozen=True, kw_only=True, dict=True):
         """`namespace/name` of its gangs, as messages print them."""
         return ", ".join(dict.fromkeys(members.gang.key for members in self.gangs))
 
+    @cached_property
+    def namespaces(self) -> frozenset[str]:
+        """Those of its gangs."""
+        return frozenset(members.gang.namespace for members in self.gangs)
+
+    def name_for(self, reader: GangBundle) -> str:
+        """What members of the other bundle are shown of its name: nothing of other namespaces."""
+        near = self.namespaces <= reader.namespaces
+        return f"gang {self.name}" if near else "a gang of another namespace"
+
     @property
     def terms(self) -> tuple[Gang, ...]:
         """What its objects say: with others, a search may find what the last one did not."""

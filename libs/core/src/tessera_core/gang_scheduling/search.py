@@ -1,10 +1,12 @@
-"""The search of places for a bundle: for all members that wait, else for exactly the minimum."""
+"""The search of places for a bundle: for all members that wait, else for exactly the minimum; for
+the minimum alone where that of another bundle goes before the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
 from tessera_core.gang_planner.answers import waits
+from tessera_core.gang_scheduling.queues import SchedulingQueues
 from tessera_core.gang_scheduling.registry import GangBundle
 from tessera_core.gangs.gang import GangMember
 from tessera_core.gangs.quorum import minimum_members
@@ -15,17 +17,32 @@ RoomFor = Callable[[GangBundle, Sequence[GangMember]], GangReservation | str]
 """Begins the search of places for these members together; or why they have none in any case."""
 
 
+def versions(room: Callable[[], int], queues: SchedulingQueues | None) -> Callable[[], int]:
+    """What changes whenever another search may find room that the last one did not; `room` does
+    where free cards, nodes or pods change."""
+    return room if queues is None else lambda: room() + queues.version
+
+
 class BundleSearch:
     """Goes on in slices, as `GangReservation` does."""
 
-    def __init__(self, bundle: GangBundle, room_for: RoomFor, version: int, note: str = "") -> None:
+    def __init__(
+        self,
+        bundle: GangBundle,
+        room_for: RoomFor,
+        version: int,
+        note: str = "",
+        *,
+        least: bool = False,
+    ) -> None:
         """`version` is that of the room there is as the search begins; `note` says why cards
-        that are reserved for a gang in line may not be used; empty where they may."""
+        that are reserved for a gang in line may not be used; empty where they may. With `least`
+        only the minimum starts together."""
         self.bundle = bundle
         self.version = version
         self._room_for = room_for
         self._note = f"; {note}" if note else ""
-        self._left = _alternatives(bundle)
+        self._left = _alternatives(bundle, least=least)
         self._current: GangReservation | None = None
         self._why = "none of its members can be placed"
 
@@ -57,12 +74,14 @@ class BundleSearch:
         return None
 
 
-def _alternatives(bundle: GangBundle) -> Iterator[Sequence[GangMember]]:
-    """Members without a node that may start together, the largest set first."""
+def _alternatives(bundle: GangBundle, *, least: bool) -> Iterator[Sequence[GangMember]]:
+    """Members without a node that may start together, the largest set first. Where members have to
+    arrive together each time, none is left for later."""
     everyone = [member for member in bundle.waiting if not member.pod.spec.node_name]
-    if everyone:
-        yield everyone
     chosen = [member for members in bundle.gangs for member in minimum_members(members)]
-    least = [member for member in chosen if not member.pod.spec.node_name]
-    if 0 < len(least) < len(everyone):
-        yield least
+    minimum = [member for member in chosen if not member.pod.spec.node_name]
+    fewer = 0 < len(minimum) < len(everyone)
+    if everyone and not (least and fewer and not bundle.arriving):
+        yield everyone
+    if fewer:
+        yield minimum

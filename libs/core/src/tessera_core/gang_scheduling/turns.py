@@ -14,15 +14,18 @@ BY_ITSELF = (0, QueueShare(0.0, 0.0))
 """Priority and share of the queue of a bundle that is in none."""
 
 
-def turn_of(known: KnownBundle, queue: tuple[int, QueueShare] = BY_ITSELF) -> tuple[object, ...]:
+def turn_of(
+    known: KnownBundle, queue: tuple[int, QueueShare] = BY_ITSELF, *, surplus: bool = False
+) -> tuple[object, ...]:
     """The bundle's place in the order, least first: broken gangs, then queues of higher priority
     and of smaller share; in a queue gangs of higher priority, earlier deadlines, older ones, names.
-    One that has missed often comes behind its equals."""
+    One that has missed often comes behind its equals, and behind those come members beyond the
+    minimum (`surplus`)."""
     bundle, attempt = known.bundle, known.attempt
-    broken = attempt.phase is GangPhase.BROKEN
+    broken = attempt.phase is GangPhase.BROKEN and not surplus
     often = attempt.misses >= MOST_MISSES
     return (
-        not broken, -queue[0], queue[1], -bundle.priority, often,
+        not broken, -queue[0], queue[1], -bundle.priority, surplus, often,
         attempt.waits_since + bundle.patience_s, bundle.created, bundle.key,
     )  # fmt: skip
 

@@ -50,6 +50,16 @@ def still_needed(members: GangMembers) -> tuple[int, dict[str, int]]:
     return max(gang.min - counted, sum(roles.values()), 0), roles
 
 
+def has_minimum(members: GangMembers, more: Iterable[GangMember] = ()) -> bool:
+    """Whether as many members are there as the minimum says, of each role too: those that have a
+    node or have ended well, and these `more` of those that wait. Other than `still_needed` it does
+    not matter whether the gang has started before."""
+    gang, there = members.gang, [*members.bound, *more]
+    have = Counter(member.role for member in there)
+    enough = len(there) + members.succeeded >= gang.min
+    return enough and all(have[role] >= least for role, least in gang.roles.items())
+
+
 def minimum_members(members: GangMembers) -> tuple[GangMember, ...]:
     """The waiting members that start together where not all of them can: those of roles that need
     them, then the first ones (`GangMember.order`)."""
