@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.shared_values import SharedValues
 from tessera_core.slices import at_once
 from tessera_rebalancer.plans.pod_summary import summary
 from tessera_runtime.informers.grant_keys import GrantKeys
@@ -78,8 +79,9 @@ async def test_it_may_be_moved(pod: dict[str, Any]) -> None:
 def test_a_pod_of_an_odd_form_holds_its_cards_and_stays() -> None:
     ledger = Ledger()
     reader = PodSummaryReader(
-        REGISTRY, ledger.fleet, GrantKeys(), partial(summary, profiles=frozenset()), migration=False
-    )
+        REGISTRY, ledger.fleet, GrantKeys(),
+        partial(summary, profiles=frozenset(), shared=SharedValues()), migration=False,
+    )  # fmt: skip
     limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1000"}
     container = {"name": "c", "resources": {"limits": limits}, "ports": "odd"}
     pod = {"metadata": {"uid": "u"}, "spec": {"nodeName": "n", "containers": [container]}}

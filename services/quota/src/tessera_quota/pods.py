@@ -45,7 +45,7 @@ def summary(decoded: DecodedPod) -> QuotaPodSummary:
             ended=pod.terminal,
             requests=None if request is None else minimum_usage(request),
         )
-    grant = without_injections(decoded.grant)
+    grant = without_injections(decoded.grant, decoded.pod)
     return QuotaPodSummary(
         uid=meta.uid,
         namespace=namespace,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import intern
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tessera_core.kube.owner_references import OwnerRef, controller_of
 from tessera_core.registry.registry import DialectRegistry
+from tessera_core.shared_values import SharedValues
 from tessera_core.slices import Slices, for_each
 from tessera_core.usage.lending_terms import GrantedShare, Holders, granted_shares_of
 from tessera_core.usage.smoothed import Key
@@ -40,18 +43,26 @@ class GrantedPodSummary(Struct, frozen=True, kw_only=True):
     """What its containers have of it."""
 
 
-def summary(decoded: DecodedPod, registry: DialectRegistry) -> GrantedPodSummary:
-    """What hints need of a pod."""
+def summary(
+    decoded: DecodedPod, registry: DialectRegistry, shared: SharedValues
+) -> GrantedPodSummary:
+    """What hints need of a pod; `shared` has what pods have in common."""
     if decoded.pod.terminal or not decoded.node:
         return GrantedPodSummary(uid=decoded.uid)
-    grant = decoded.grant
+    whole = decoded.grant
+    grant = without_injections(whole, decoded.pod)
     return GrantedPodSummary(
         uid=decoded.uid,
-        node=decoded.node,
-        grant=without_injections(grant),
+        node=intern(decoded.node),
+        grant=grant,
         shares={}
-        if grant is None
-        else granted_shares_of(grant, decoded.pod, registry, _controller(decoded.raw)),
+        if whole is None or grant is None
+        else {
+            key: shared.one(share)
+            for key, share in granted_shares_of(
+                replace(grant, given=whole.given), decoded.pod, registry, _controller(decoded.raw)
+            ).items()
+        },
     )
 
 
@@ -71,7 +82,7 @@ class GrantedPods:
         self.changed: set[str] = set()
         """Nodes on which pods came or went; the reader takes them out."""
         self._on: dict[str, dict[Key, GrantedShare]] = {}
-        self._of: dict[str, GrantedPodSummary] = {}
+        self._of: dict[str, Grant] = {}
 
     def on(self, node: str) -> Holders:
         """What containers on a node were granted."""
@@ -79,8 +90,7 @@ class GrantedPods:
 
     def grant_of(self, uid: str) -> Grant | None:
         """What a bound pod was granted; None where it holds nothing, or has ended."""
-        pod = self._of.get(uid)
-        return None if pod is None else pod.grant
+        return self._of.get(uid)
 
     def on_list(self, items: list[GrantedPodSummary], started: float, now: float) -> Slices[None]:
         """See `Handler.on_list`."""
@@ -99,9 +109,9 @@ class GrantedPods:
 
     def _put(self, item: GrantedPodSummary) -> None:
         self._drop(item.uid)
-        if item.shares:
+        if item.grant is not None and item.shares:
             self._on.setdefault(item.node, {}).update(item.shares)
-            self._of[item.uid] = item
+            self._of[item.uid] = item.grant
             self.changed.add(item.node)
 
     def _drop(self, uid: str) -> None:
@@ -109,7 +119,7 @@ class GrantedPods:
         if before is not None:
             self.changed.add(before.node)
             on_node = self._on[before.node]
-            for key in before.shares:
-                on_node.pop(key, None)
+            for share in before.shares:
+                on_node.pop((before.uid, share.container, share.card), None)
             if not on_node:
                 del self._on[before.node]

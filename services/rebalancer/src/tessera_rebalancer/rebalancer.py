@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.reports.agents import AgentReports
+from tessera_core.shared_values import SharedValues
 from tessera_core.slices import Slices
 from tessera_core.usage.hints import HintBuilder
 from tessera_core.usage.smoothed import SmoothContainer
@@ -113,7 +114,8 @@ class Rebalancer:
         registry = environment.registry
         nodes = LedgerNodes(registry, self._ledger, self._reports)
         reader = PodSummaryReader(
-            registry, self._ledger.fleet, self.keys, partial(summary, registry=registry),
+            registry, self._ledger.fleet, self.keys,
+            partial(summary, registry=registry, shared=SharedValues()),
             migration=settings.count.migration,
         )  # fmt: skip
         async with asyncio.TaskGroup() as group:

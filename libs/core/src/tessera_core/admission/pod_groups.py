@@ -11,7 +11,7 @@ from typing import Final
 
 from tessera_schema.kube import Pod
 
-_GROUP_NAMES: Final = (
+GROUP_NAMES: Final = (
     "scheduling.k8s.io/group-name",
     "scheduling.volcano.sh/group-name",
     "scheduling.x-k8s.io/pod-group",
@@ -37,7 +37,7 @@ _QUEUES: Final = (
 
 def group_of(pod: Pod) -> str:
     """`namespace/name` of the pod's group, empty where it names none."""
-    found = _sign(pod, _GROUP_NAMES)
+    found = _sign(pod, GROUP_NAMES)
     name = found[1] if found else ""
     if pod.spec.scheduling_group is not None:
         name = name or pod.spec.scheduling_group.pod_group_name
@@ -58,7 +58,7 @@ def warnings(pod: Pod) -> tuple[str, ...]:
 
 def group_warning(pod: Pod) -> str:
     """The part of it about groups; empty for a pod that shows no sign of one."""
-    group = _sign(pod, (*_GROUP_NAMES, *_GROUP_SIGNS))
+    group = _sign(pod, (*GROUP_NAMES, *_GROUP_SIGNS))
     if group is None and group_of(pod):
         group = ("spec.schedulingGroup.podGroupName", group_of(pod))
     if group is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from tessera_core.usage.window_columns import (
     WindowColumns,
     WindowSample,
 )
-from tessera_schema.messages.device_reports import CardUse, NodeUsage
+from tessera_schema.messages.device_reports import NodeUsage
 
 _LONGEST_S: Final = 60.0
 """An interval that claims to be longer is not believed to be."""
@@ -28,12 +29,13 @@ _MOST_PEAKS: Final = (100.0, float(1 << 52))
 _BUSY, _BUSY_SLOW, _TIME, _TIME_SLOW = range(4)
 
 
-class _Use(NamedTuple):
-    """What one message says of one container on one card, kept for names and newest numbers."""
+class _Newest(NamedTuple):
+    """What the newest message says of one container on one card, and no mean is made of."""
 
     namespace: str
     pod: str
-    use: CardUse
+    cores_limit_percent: float
+    memory_bytes: int
 
 
 class CardWindow:
@@ -53,7 +55,8 @@ class CardWindow:
             TimeConstants((load, slow, load, slow), *rest), 1, 0
         )
         self._uses: WindowColumns[Key] = WindowColumns(TimeConstants((load, load), *rest), 1, 2)
-        self._newest: dict[Key, _Use] = {}
+        self._newest: tuple[_Newest, ...] = ()
+        """In the order of the columns' keys."""
 
     def take(self, usage: NodeUsage, now: float) -> None:
         """The next message, newer than the one before."""
@@ -63,16 +66,16 @@ class CardWindow:
         elapsed = usage.at - self.at
         span = MeasuredSpan(usage.at - self._began, elapsed, min(covered, elapsed))
         self.at, self.received_at = usage.at, now
-        self._newest = {
-            (one.uid, one.container, use.card): _Use(one.namespace, one.pod, use)
+        self._take_uses(usage, span)
+        self._take_cards(usage, span)
+
+    def _take_uses(self, usage: NodeUsage, span: MeasuredSpan) -> None:
+        uses = {
+            (one.uid, one.container, use.card): (one, use)
             for one in usage.containers
             for use in one.cards
         }
-        self._take_uses(span)
-        self._take_cards(usage, span)
-
-    def _take_uses(self, span: MeasuredSpan) -> None:
-        keys = tuple(self._newest)
+        keys = tuple(uses)
         numbers = np.array(
             [
                 (
@@ -80,10 +83,14 @@ class CardWindow:
                     max(use.cores_percent, use.cores_peak_percent),
                     float(max(use.memory_bytes, use.memory_peak_bytes)),
                 )
-                for _, _, use in self._newest.values()
+                for _, use in uses.values()
             ],
             np.float64,
         ).reshape(len(keys), 4)  # fmt: skip
+        self._newest = tuple(
+            _Newest(intern(one.namespace), one.pod, use.cores_limit_percent, use.memory_bytes)
+            for one, use in uses.values()
+        )
         averages = np.clip(numbers[:, :2], 0, 100)
         peaks = np.clip(numbers[:, 2:], 0, _MOST_PEAKS)
         self._uses.take(WindowSample(keys, averages, averages[:, 1:], peaks), span)
@@ -128,7 +135,8 @@ class CardWindow:
     def _containers(self) -> dict[str, list[SmoothContainer]]:
         columns = self._uses
         rows = zip(
-            self._newest.items(),
+            columns.keys,
+            self._newest,
             columns.averages().tolist(),
             columns.waits[columns.present, 0].tolist(),
             columns.peaks[columns.present].tolist(),
@@ -136,13 +144,13 @@ class CardWindow:
             strict=True,
         )
         on: dict[str, list[SmoothContainer]] = {}
-        for ((uid, container, card), newest), (cores, held), waits, (peak, memory), sure in rows:
+        for (uid, container, card), newest, (cores, held), waits, (peak, memory), sure in rows:
             on.setdefault(card, []).append(
                 SmoothContainer(
                     uid=uid, namespace=newest.namespace, pod=newest.pod, container=container,
                     card=card, cores_percent=cores, cores_peak_percent=peak,
-                    cores_limit_percent=newest.use.cores_limit_percent, waiting_percent=waits,
-                    held_percent=held, memory_bytes=max(newest.use.memory_bytes, 0),
+                    cores_limit_percent=newest.cores_limit_percent, waiting_percent=waits,
+                    held_percent=held, memory_bytes=max(newest.memory_bytes, 0),
                     memory_peak_bytes=int(memory), confidence=sure,
                 )
             )  # fmt: skip

@@ -17,6 +17,7 @@ signature once per text, and closes the nodes of pods that it cannot read.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from sys import intern
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -132,9 +133,24 @@ class PodSummaryReader(Generic[T]):
         return adopt(self.registry, pod, cards, verifier=verifier, others=self._migration).grant
 
 
-def without_injections(grant: Grant | None) -> Grant | None:
-    """The grant as services keep it: what was injected is the larger part of it."""
-    return None if grant is None else replace(grant, given={})
+def without_injections(grant: Grant | None, pod: Pod) -> Grant | None:
+    """The pod's grant as services keep it: without what was injected, which is the larger part of
+    it, and with each name once that the pod or other objects have too."""
+    if grant is None:
+        return None
+    shares = tuple(
+        replace(
+            share, container=intern(share.container), vendor=intern(share.vendor),
+            dialect=intern(share.dialect), card=intern(share.card),
+        )
+        for share in grant.shares
+    )  # fmt: skip
+    meta = pod.metadata
+    return replace(
+        grant, given={}, shares=shares, node=intern(grant.node), namespace=intern(grant.namespace),
+        uid=meta.uid if meta.uid == grant.uid else grant.uid,
+        name=meta.name if meta.name == grant.name else grant.name,
+    )  # fmt: skip
 
 
 class LedgerPod(Protocol):

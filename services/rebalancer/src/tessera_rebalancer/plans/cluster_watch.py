@@ -15,6 +15,7 @@ from tessera_core.rebalance.movable_pods import RunningPod
 from tessera_core.rebalance.plan_budget import Former, spent
 from tessera_core.rebalance.proposals import ProposalRules
 from tessera_core.registry import kube_scheduler_config
+from tessera_core.shared_values import SharedValues
 from tessera_core.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plans.nodes import PlanNodes
@@ -45,8 +46,9 @@ class ClusterWatch:
         """`run` fills it."""
         registry = environment.registry
         self.ledger = Ledger()
+        self._shared = SharedValues()
         self.pods = PlanPods(self.ledger)
-        self.nodes = PlanNodes(registry, self.ledger)
+        self.nodes = PlanNodes(registry, self.ledger, self._shared)
         self.limits = PlanQuotas(registry, self.ledger)
         self.disruptions = DisruptionBudgets()
         self.keys = GrantKeys()
@@ -62,7 +64,8 @@ class ClusterWatch:
         settings, registry = self._settings, self._registry
         profiles = frozenset(kube_scheduler_config.profiles(registry))
         reader = PodSummaryReader(
-            registry, self.ledger.fleet, self.keys, partial(summary, profiles=profiles),
+            registry, self.ledger.fleet, self.keys,
+            partial(summary, profiles=profiles, shared=self._shared),
             migration=settings.count.migration,
         )  # fmt: skip
         pods_read = asyncio.Event()
@@ -107,7 +110,7 @@ class ClusterWatch:
         running, on = dict[str, RunningPod](), dict[str, list[RunningPod]]()
         for node in list(self.pods.groups()):
             for item in list(self.pods.group(node)) if node else ():
-                _count(kubefit, item.pod)
+                _count(kubefit, item.pod, node)
                 one = self.pods.running(item)
                 if one is not None:
                     running[item.uid] = one
@@ -144,8 +147,8 @@ class ClusterWatch:
         return Reflector(self._kube, watched, handler, settings=self._settings.kube)
 
 
-def _count(kubefit: KubeSchedulerFilters, pod: Pod) -> None:
+def _count(kubefit: KubeSchedulerFilters, pod: Pod, node: str) -> None:
     try:
-        kubefit.take(pod, pod.spec.node_name)
+        kubefit.take(pod, node)
     except BadQuantity as e:
         _log.warning("pod counted as asking nothing of its node", pod=pod.name, why=str(e))

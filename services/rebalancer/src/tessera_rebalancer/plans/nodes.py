@@ -6,17 +6,19 @@ from msgspec import Struct
 
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.registry.registry import DialectRegistry
+from tessera_core.shared_values import SharedValues
 from tessera_runtime.informers import nodes
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import ListWatch, WatchEventType
 from tessera_schema.json_codec import decoder
-from tessera_schema.kube import Node
+from tessera_schema.kube import Node, ObjectMeta
 
 
 class PlanNodeSummary(Struct, frozen=True):
     """A node, and its cards."""
 
     node: Node
+    """What plans read of it: its annotations, in which its cards are, are left out."""
     cards: nodes.NodeCardsSummary
 
 
@@ -26,7 +28,9 @@ _node = decoder(Node)
 class PlanNodes:
     """All nodes; a handler that keeps the ledger's, too."""
 
-    def __init__(self, registry: DialectRegistry, ledger: Ledger) -> None:
+    def __init__(self, registry: DialectRegistry, ledger: Ledger, shared: SharedValues) -> None:
+        """`shared` has what nodes have in common."""
+        self._shared = shared
         self.known: dict[str, Node] = {}
         self._cards = nodes.LedgerNodes(registry, ledger)
 
@@ -37,7 +41,13 @@ class PlanNodes:
     def read(self, raw: bytes) -> PlanNodeSummary:
         """Raises msgspec.DecodeError."""
         node = _node(raw)
-        return PlanNodeSummary(node, self._cards.summary(node))
+        meta = node.metadata
+        kept = Node(
+            metadata=ObjectMeta(name=meta.name, uid=meta.uid, labels=meta.labels),
+            spec=self._shared.one(node.spec),
+            status=self._shared.one(node.status),
+        )
+        return PlanNodeSummary(kept, self._cards.summary(node))
 
     def on_list(self, items: list[PlanNodeSummary], started: float, now: float) -> None:
         """See `Handler.on_list`."""

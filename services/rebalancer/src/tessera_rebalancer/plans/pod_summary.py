@@ -4,18 +4,25 @@ to that node."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from sys import intern
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tessera_core.admission.pod_groups import GROUP_NAMES
 from tessera_core.kube.owner_references import OwnerRef, controller_of
+from tessera_core.shared_values import SharedValues
 from tessera_runtime.informers.pods import DecodedPod, without_injections
+from tessera_schema.annotation_keys import CHECKPOINT_KEY, LEAST_MEMORY_KEY, REBALANCE_KEY
 from tessera_schema.grants import Grant
 from tessera_schema.json_codec import decoder
-from tessera_schema.kube import Container, ObjectMeta, Pod
+from tessera_schema.kube import Container, ObjectMeta, Pod, PodStatus
 from tessera_schema.requests import PodRequest
+
+_KEYS_READ: Final = frozenset({REBALANCE_KEY, CHECKPOINT_KEY, LEAST_MEMORY_KEY, *GROUP_NAMES})
+"""Annotations of pods that run which plans read; a pod's grant is the longest of the others."""
 
 
 class _Meta(Struct, frozen=True, rename="camel"):
@@ -66,7 +73,10 @@ class PlanPodSummary(Struct, frozen=True, kw_only=True):
     emptyDir."""
 
     pod: Pod
-    """As written where it requests cards; else what it requests of its node."""
+    """As written while it waits; else what plans read of it, with parts that equal pods share and
+    without its node."""
+    node: str = ""
+    """Empty while it waits."""
     request: PodRequest | None = None
     grant: Grant | None = None
     init_over: bool = False
@@ -89,29 +99,31 @@ class PlanPodSummary(Struct, frozen=True, kw_only=True):
         return self.pod.terminal
 
     @property
-    def node(self) -> str:
-        """Empty while it waits."""
-        return self.pod.spec.node_name
+    def bound_pod(self) -> Pod:
+        """The pod with its node."""
+        return replace(self.pod, spec=replace(self.pod.spec, node_name=self.node))
 
 
-def summary(decoded: DecodedPod, profiles: frozenset[str]) -> PlanPodSummary:
-    """What plans need of a pod; `profiles` are the names of Tessera's schedulers."""
+def summary(decoded: DecodedPod, profiles: frozenset[str], shared: SharedValues) -> PlanPodSummary:
+    """What plans need of a pod; `profiles` are the names of Tessera's schedulers, `shared` has what
+    pods have in common."""
     pod, request = decoded.pod, decoded.request
     if request is None:
-        return PlanPodSummary(pod=_lean(pod))
+        return PlanPodSummary(pod=_lean(pod, shared), node=intern(decoded.node))
     ties, unread = _ties_of(decoded.raw)
     if not decoded.node:
         tried = _was_tried(pod, ties.status, profiles)
         return PlanPodSummary(pod=pod, request=request if tried else None, since=decoded.created)
     owner = controller_of(ties.metadata.owner_references) or OwnerRef()
     return PlanPodSummary(
-        pod=pod,
-        request=request,
-        grant=without_injections(decoded.grant),
+        pod=_running(pod, shared),
+        node=intern(decoded.node),
+        request=_request(request, pod, shared),
+        grant=without_injections(decoded.grant, pod),
         init_over=decoded.init_over,
         since=decoded.started or decoded.created,
-        owner=owner.uid,
-        owner_kind=owner.kind,
+        owner=intern(owner.uid),
+        owner_kind=intern(owner.kind),
         tied=unread or _tied(pod, ties.spec),
         local=any(v.empty_dir is not None for v in ties.spec.volumes),
         grace_s=_grace_s(ties.spec),
@@ -134,17 +146,47 @@ def _ties_of(raw: bytes) -> tuple[_Ties, str]:
         return _Ties(), f"its manifest cannot be read whole: {e}"
 
 
-def _lean(pod: Pod) -> Pod:
+def _running(pod: Pod, shared: SharedValues) -> Pod:
+    """What plans read of a pod that holds cards."""
+    meta, spec = pod.metadata, pod.spec
+    notes = {key: text for key, text in meta.annotations.items() if key in _KEYS_READ}
+    return Pod(
+        metadata=ObjectMeta(
+            name=meta.name, namespace=intern(meta.namespace), uid=meta.uid,
+            deletion_timestamp=meta.deletion_timestamp, labels=shared.one(meta.labels),
+            annotations=shared.one(notes),
+        ),
+        spec=shared.one(
+            replace(
+                spec, node_name="", containers=_amounts(spec.containers), volumes=(),
+                init_containers=_amounts(spec.init_containers), ephemeral_containers=(),
+            )
+        ),
+        status=shared.one(PodStatus(phase=pod.status.phase)),
+    )  # fmt: skip
+
+
+def _lean(pod: Pod, shared: SharedValues) -> Pod:
     """What is counted of a pod that holds no cards."""
     meta, spec = pod.metadata, pod.spec
-    return replace(
-        pod,
-        metadata=ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid),
-        spec=replace(
-            spec, containers=_amounts(spec.containers), volumes=(),
-            init_containers=_amounts(spec.init_containers), ephemeral_containers=(),
-            affinity=None, tolerations=(), topology_spread_constraints=(),
+    return Pod(
+        metadata=ObjectMeta(name=meta.name, namespace=intern(meta.namespace), uid=meta.uid),
+        spec=shared.one(
+            replace(
+                spec, node_name="", containers=_amounts(spec.containers), volumes=(),
+                init_containers=_amounts(spec.init_containers), ephemeral_containers=(),
+                affinity=None, tolerations=(), topology_spread_constraints=(),
+            )
         ),
+        status=shared.one(PodStatus(phase=pod.status.phase)),
+    )  # fmt: skip
+
+
+def _request(request: PodRequest, pod: Pod, shared: SharedValues) -> PodRequest:
+    meta = pod.metadata
+    return replace(
+        request, namespace=intern(request.namespace), name=meta.name, uid=meta.uid,
+        containers=shared.one(request.containers),
     )  # fmt: skip
 
 

@@ -23,9 +23,9 @@ class PlanPods(LedgerPods[PlanPodSummary]):
         super().__init__(ledger, _node_of)
 
     def on_node(self, node: str) -> Iterator[Pod]:
-        """The pods on a node."""
+        """The pods on a node, with their node's name."""
         for item in self.group(node) if node else ():
-            yield item.pod
+            yield item.bound_pod
 
     def running(self, item: PlanPodSummary) -> RunningPod | None:
         """The pod as plans see it, if it holds cards."""
