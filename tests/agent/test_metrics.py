@@ -1,5 +1,7 @@
 """Metrics are what was last concluded, under our names and under GPU Manager's."""
 
+from msgspec.structs import replace
+
 from tessera_agent.metrics import AgentMetrics, GrantedAmounts, MetricsSnapshot
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.cores import milli
@@ -105,6 +107,18 @@ def test_what_went_wrong_is_counted() -> None:
     spoilt = samples(text, "tessera_agent_usage_files_spoilt_total")
     assert spoilt['why="wrong-size"'] == 3
     assert len(spoilt) == len(Spoilt)
+
+
+def test_allocations_that_failed_for_others_add_up() -> None:
+    registry = MetricsRegistry("agent")
+    metrics = AgentMetrics(registry, "n")
+    metrics.snapshot = MetricsSnapshot(node="n", cards=CARDS)
+    for failed in (2, 0, 3):
+        uses = (CardUse(card="GPU-0", failed_for_others=failed), CardUse(card="GPU-1"))
+        metrics.count(replace(USAGE, containers=(replace(USE, cards=uses),)))
+    text = set(registry.text().decode().splitlines())
+    name = "tessera_agent_allocations_failed_for_others_total"
+    assert samples(text, name) == {'card="GPU-0"': 5, 'card="GPU-1"': 0}
 
 
 def test_names_that_a_user_chose_do_no_harm() -> None:

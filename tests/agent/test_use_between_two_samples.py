@@ -77,12 +77,13 @@ def card(
 
 
 def test_time_and_counts_are_those_of_the_interval() -> None:
-    before = sample(10, usage(gpu_ns=SECOND, throttled_ns=0, launches=100, denials=1))
-    after = sample(
-        12, usage(gpu_ns=SECOND + SECOND // 2, throttled_ns=SECOND, launches=160, denials=3)
-    )
+    first = {"gpu_ns": SECOND, "throttled_ns": 0, "launches": 100, "denials": 1}
+    then = {"gpu_ns": SECOND * 3 // 2, "throttled_ns": SECOND, "launches": 160, "denials": 3}
+    before = sample(10, usage(**first, failed_for_others=4))
+    after = sample(12, usage(**then, failed_for_others=9))
     use = card(before, after)
     assert (use.cores_percent, use.throttled_percent, use.launches, use.denials) == (25, 50, 60, 2)
+    assert use.failed_for_others == 5
     assert (use.memory_limit_bytes, use.cores_limit_percent) == (4000 * MIB, 30)
 
 

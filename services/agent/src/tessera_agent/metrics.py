@@ -7,6 +7,7 @@ is requested counts in cards).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -58,7 +59,15 @@ class AgentMetrics:
         self.snapshot = MetricsSnapshot(node=node)
         """Put the newest here; a scrape only reads it."""
         self._full = registry.full
+        self._failed: Counter[str] = Counter()
+        """Card -> allocations that its driver refused although the container's limit had room."""
         registry.collect(self.collect)
+
+    def count(self, usage: NodeUsage) -> None:
+        """Add what happened in one measurement; each is counted once."""
+        for container in usage.containers:
+            for use in container.cards:
+                self._failed[use.card] += use.failed_for_others
 
     def collect(self) -> Iterable[Metric]:
         """Every family, those without samples included."""
@@ -138,7 +147,12 @@ class AgentMetrics:
         spoilt = self._counter("usage_files_spoilt", "Usage files not believed.", ("why",))
         for why in Spoilt:
             spoilt.add_metric((why,), snapshot.spoilt.get(why, 0))
-        yield from (problems, silent, overwritten, spoilt)
+        failed = self._counter(
+            "allocations_failed_for_others", "Refused by the driver, not by a limit.", ("card",)
+        )
+        for card in snapshot.cards:
+            failed.add_metric((card.id,), self._failed[card.id])
+        yield from (problems, silent, overwritten, spoilt, failed)
 
 
 def _of_gpumanager(snapshot: MetricsSnapshot) -> Iterable[Metric]:

@@ -141,6 +141,7 @@ def _card_use(uses: Sequence[CardUse], weights: Sequence[float]) -> CardUse:
         memory_peak_bytes=max(use.memory_bytes for use in uses),
         launches=sum(use.launches for use in uses),
         denials=sum(use.denials for use in uses),
+        failed_for_others=sum(use.failed_for_others for use in uses),
     )
 
 

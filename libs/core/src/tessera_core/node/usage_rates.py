@@ -161,6 +161,7 @@ def _rates(before: UsageSample | None, after: UsageSample, record: CardRecord) -
         "throttled_percent": min(grown("throttled_ns") / interval_ns, SLOTS) * 100,
         "launches": grown("launches"),
         "denials": grown("denials"),
+        "failed_for_others": grown("failed_for_others"),
     }
 
 

@@ -184,6 +184,7 @@ def _countable(use: CardUse) -> bool:
         0 <= use.throttled_percent <= MOST_PERCENT
         and 0 <= use.launches <= MOST_COUNT
         and 0 <= use.denials <= MOST_COUNT
+        and 0 <= use.failed_for_others <= MOST_COUNT
         and 0 <= use.processes <= MOST_COUNT
         and 0 <= use.last_active <= MOST_UNIX_S
     )

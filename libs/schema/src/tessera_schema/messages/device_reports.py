@@ -91,6 +91,8 @@ class CardUse(Struct, frozen=True, kw_only=True):
     """Within the interval."""
     denials: int = 0
     """Allocations refused within the interval."""
+    failed_for_others: int = 0
+    """Allocations within the interval that the driver refused although the limit had room."""
     processes: int = 0
     last_active: float = 0
     """Unix time in seconds; 0 = never."""

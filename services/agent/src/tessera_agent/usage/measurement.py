@@ -117,6 +117,7 @@ class MeasurementLoop:
         self._publisher.usage(usage)
         self._alerts.check(usage.containers)
         self._metrics.snapshot = self._measurement.snapshot(usage)
+        self._metrics.count(usage)
         self._occupied.publish()
         await self._cleanup.sweep()
         self.latest = usage
