@@ -77,10 +77,13 @@ def card(
 
 
 def test_time_and_counts_are_those_of_the_interval() -> None:
-    first = {"gpu_ns": SECOND, "throttled_ns": 0, "launches": 100, "denials": 1}
-    then = {"gpu_ns": SECOND * 3 // 2, "throttled_ns": SECOND, "launches": 160, "denials": 3}
-    before = sample(10, usage(**first, failed_for_others=4))
-    after = sample(12, usage(**then, failed_for_others=9))
+    first = usage(
+        gpu_ns=SECOND, throttled_ns=0, launches=100, denials=1, failed_for_others=4
+    )  # fmt: skip
+    then = usage(
+        gpu_ns=SECOND * 3 // 2, throttled_ns=SECOND, launches=160, denials=3, failed_for_others=9
+    )
+    before, after = sample(10, first), sample(12, then)
     use = card(before, after)
     assert (use.cores_percent, use.throttled_percent, use.launches, use.denials) == (25, 50, 60, 2)
     assert use.failed_for_others == 5
