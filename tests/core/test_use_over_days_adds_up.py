@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.kube.owner_references import OwnerRef, controller_of
+from tessera_core.kube.owner_references import controller_of
 from tessera_core.utilization.digests import DigestBuilder, Holder
 from tessera_core.utilization.history import UseHistory
 from tessera_core.utilization.owners import topmost
@@ -22,6 +22,7 @@ from tessera_core.utilization.recording import (
 )
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
+from tessera_schema.kube import OwnerRef
 from tessera_schema.messages.device_reports import CardUse, ContainerUse, NodeUsage
 from tessera_testing.builders import a_card
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tessera_core.gang_status.koordinator import koordinator_phase, koordinator_status
+from tessera_core.gang_status.pod_counts import MemberPod, count_pods
 from tessera_core.gangs.gang import GangOrigin
 from tests.core.gang_status.builders import LATER, NOW, a_group, pods
 
@@ -43,3 +44,21 @@ def test_counts_and_the_first_time_that_scheduling_began_are_written() -> None:
     }
     again = a_group(2, origin=GangOrigin.KOORDINATOR, status=first)
     assert koordinator_status(again, pods("Running", "Pending"), LATER) == first
+
+
+def test_whose_pods_the_group_is_for_is_written_once_enough_are_there() -> None:
+    owned = [
+        MemberPod(uid=f"u{n}", namespace="team", name=f"p{n}", phase="Pending", owners=owners)
+        for n, owners in enumerate((("train", "ml"), ("other",)))
+    ]
+    short = koordinator_status(a_group(3, "Pending"), count_pods(owned), NOW)
+    assert "occupiedBy" not in short
+    enough = koordinator_status(a_group(2, "Pending"), count_pods(owned), NOW)
+    assert enough["occupiedBy"] == "team/ml,team/train"
+    later = a_group(2, origin=GangOrigin.KOORDINATOR, status=enough)
+    assert koordinator_status(later, count_pods(owned[1:] * 2), NOW) == enough
+
+
+def test_pods_without_an_owner_occupy_nothing() -> None:
+    status = koordinator_status(a_group(2, "Pending"), pods("Pending", "Pending"), NOW)
+    assert "occupiedBy" not in status

@@ -17,6 +17,15 @@ Quantity = str | int | float
 TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 
+class OwnerRef(Struct, frozen=True):
+    """An entry of `metadata.ownerReferences`."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
 class ObjectMeta(Struct, frozen=True, rename="camel"):
     """Identity and free-form keys of any object."""
 
@@ -28,6 +37,7 @@ class ObjectMeta(Struct, frozen=True, rename="camel"):
     deletion_timestamp: str | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerRef, ...] = ()
 
 
 class EnvVar(Struct, frozen=True, rename="camel"):

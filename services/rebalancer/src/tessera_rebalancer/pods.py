@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.kube.owner_references import OwnerRef, controller_of
+from tessera_core.kube.owner_references import controller_of
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.shared_values import SharedValues
 from tessera_core.slices import Slices, for_each
@@ -19,6 +19,7 @@ from tessera_runtime.informers.pods import DecodedPod, without_injections
 from tessera_runtime.kube.reflector import WatchEventType
 from tessera_schema.grants import Grant
 from tessera_schema.json_codec import decoder
+from tessera_schema.kube import OwnerRef
 
 
 class _OwnedMeta(Struct, frozen=True, rename="camel"):

@@ -38,13 +38,16 @@ def koordinator_phase(group: StatusGroup, counts: PodCounts) -> str:
 
 
 def koordinator_status(group: StatusGroup, counts: PodCounts, now: str) -> dict[str, Any]:
-    """The whole status as it should be; `now` is RFC 3339."""
+    """The whole status as it should be; `now` is RFC 3339. Whose pods the group is for
+    (`occupiedBy`) is written when enough of them are there, and stays until there are too few."""
     phase = koordinator_phase(group, counts)
     numbers = {
         "scheduled": counts.scheduled, "running": counts.running, "succeeded": counts.succeeded,
         "failed": counts.failed,
     }  # fmt: skip
     status = group.status_with(phase, numbers)
+    if counts.owners and phase != PENDING and group.phase in ("", PENDING):
+        status["occupiedBy"] = ",".join(counts.owners)
     if phase == SCHEDULING and not status.get("scheduleStartTime"):
         status["scheduleStartTime"] = now
     return status

@@ -25,6 +25,8 @@ class MemberPod(Struct, frozen=True, kw_only=True):
     terminating: bool = False
     annotated: bool = False
     """Whether its timeout is written on it (`koordinator.TIMEOUT`)."""
+    owners: tuple[str, ...] = ()
+    """Names of the objects that own it, all of its namespace."""
     requests: Mapping[str, int] = {}
     """By resource name: cpu in thousandths, memory in bytes, others in pieces."""
 
@@ -41,6 +43,7 @@ def member_pod(pod: Pod, timeout_key: str = "") -> MemberPod:
         phase=pod.status.phase, node=pod.spec.node_name, role=member_of(pod).role,
         terminating=meta.deletion_timestamp is not None,
         annotated=timeout_key in meta.annotations, requests=requests,
+        owners=tuple(owner.name for owner in meta.owner_references),
     )  # fmt: skip
 
 
@@ -57,6 +60,8 @@ class PodCounts(Struct, frozen=True, kw_only=True):
     failed: int = 0
     roles: Mapping[str, int] = {}
     """Role -> pods of it that have not failed."""
+    owners: tuple[str, ...] = ()
+    """Of the first pod, in the order of uids, as `namespace/name`, sorted."""
 
 
 def count_pods(pods: Iterable[MemberPod]) -> PodCounts:
@@ -69,7 +74,12 @@ def count_pods(pods: Iterable[MemberPod]) -> PodCounts:
         running=sum(pod.phase == "Running" and not pod.terminating for pod in found),
         succeeded=phases["Succeeded"], failed=phases["Failed"],
         roles=Counter(pod.role for pod in found if pod.phase != "Failed"),
+        owners=_owners(min(found, key=lambda pod: pod.uid)) if found else (),
     )  # fmt: skip
+
+
+def _owners(pod: MemberPod) -> tuple[str, ...]:
+    return tuple(sorted(f"{pod.namespace}/{name}" for name in pod.owners))
 
 
 def requested(pods: Iterable[MemberPod]) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tessera_core.kube.owner_references import OwnerRef
+from tessera_schema.kube import OwnerRef
 
 
 def topmost(owner: OwnerRef, parents: Mapping[str, OwnerRef]) -> OwnerRef:

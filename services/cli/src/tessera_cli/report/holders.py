@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.kube.owner_references import OwnerRef, controller_of
+from tessera_core.kube.owner_references import controller_of
 from tessera_core.recovery.adopt import adopt
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.utilization.owners import topmost
@@ -27,7 +27,7 @@ from tessera_schema.annotation_keys import CARDS_PREFIX, CLASS_KEY
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant, Share
 from tessera_schema.json_codec import decoder
-from tessera_schema.kube import Node, Pod
+from tessera_schema.kube import Node, OwnerRef, Pod
 from tessera_schema.node_cards import decode_node_cards
 from tessera_schema.requests import Role
 

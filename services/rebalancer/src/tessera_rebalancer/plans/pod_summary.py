@@ -12,13 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.admission.pod_groups import GROUP_NAMES
-from tessera_core.kube.owner_references import OwnerRef, controller_of
+from tessera_core.kube.owner_references import controller_of
 from tessera_core.shared_values import SharedValues
 from tessera_runtime.informers.pods import DecodedPod, without_injections
 from tessera_schema.annotation_keys import CHECKPOINT_KEY, LEAST_MEMORY_KEY, REBALANCE_KEY
 from tessera_schema.grants import Grant
 from tessera_schema.json_codec import decoder
-from tessera_schema.kube import Container, ObjectMeta, Pod, PodStatus
+from tessera_schema.kube import Container, ObjectMeta, OwnerRef, Pod, PodStatus
 from tessera_schema.requests import PodRequest
 
 _KEYS_READ: Final = frozenset({REBALANCE_KEY, CHECKPOINT_KEY, LEAST_MEMORY_KEY, *GROUP_NAMES})

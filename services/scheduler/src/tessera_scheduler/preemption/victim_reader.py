@@ -15,13 +15,13 @@ from msgspec import Struct
 
 from tessera_core.gangs.group_names import named_group
 from tessera_core.kube.host_requests import Host, of_pod
-from tessera_core.kube.owner_references import OwnerRef, controller_of
+from tessera_core.kube.owner_references import controller_of
 from tessera_core.preemption.potential_victims import VICTIM_ANNOTATIONS, PotentialVictim
 from tessera_runtime.kube.timestamps import parse_time
 from tessera_schema.annotation_keys import CHECKPOINTED_KEY
 from tessera_schema.grants import Grant
 from tessera_schema.json_codec import decoder
-from tessera_schema.kube import Container, ObjectMeta, Pod, PodSpec, Resources
+from tessera_schema.kube import Container, ObjectMeta, OwnerRef, Pod, PodSpec, Resources
 
 _MOST_SHARED: Final = 4096
 

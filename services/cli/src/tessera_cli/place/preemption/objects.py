@@ -16,12 +16,12 @@ from tessera_cli.place.lenient import without_nulls
 from tessera_core.gangs.catalog import GangCatalog
 from tessera_core.gangs.gang import GangMembers
 from tessera_core.kube.label_selectors import BadSelector, parse_selector
-from tessera_core.kube.owner_references import OwnerRef, controller_of
+from tessera_core.kube.owner_references import controller_of
 from tessera_core.preemption.potential_victims import PotentialVictim
 from tessera_core.rebalance.disruption_budgets import Disruption
 from tessera_runtime.kube.timestamps import parse_time
 from tessera_schema.annotation_keys import CHECKPOINTED_KEY
-from tessera_schema.kube import ObjectMeta, Pod
+from tessera_schema.kube import ObjectMeta, OwnerRef, Pod
 
 PRIORITY_CLASS: Final = ("scheduling.k8s.io", "PriorityClass")
 BUDGET: Final = ("policy", "PodDisruptionBudget")
