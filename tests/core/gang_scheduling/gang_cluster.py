@@ -23,6 +23,7 @@ from tessera_core.gangs.queue_usage import amounts_of
 from tessera_core.gangs.queues import QueueAmounts, QueueSpec
 from tessera_core.gangs.reservation import GangReservation, GangReserved
 from tessera_core.gangs.scratch import MemberRequest
+from tessera_core.kube.owner_references import owner_of
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
@@ -158,7 +159,7 @@ class GangCluster:
     def _running(self) -> Slices[list[PodLifetime]]:
         yield
         return [
-            PodLifetime(pod, self.since[uid], lasts_s(pod))
+            PodLifetime(pod, self.since[uid], lasts_s(pod), owner_of(pod.metadata))
             for uid, pod in self.pods.items() if uid in self.grants
         ]  # fmt: skip
 

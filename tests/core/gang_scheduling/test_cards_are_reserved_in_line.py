@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tessera_core.gang_scheduling.line_head import STARVE_S
 from tessera_core.machines.gang import GangPhase
+from tessera_core.shadows.expected_ends import PodLifetime
+from tessera_core.shadows.overdue_owners import REMEMBERED_S, OverdueOwners
 from tessera_schema.annotation_keys import EXPECTED_KEY
-from tessera_schema.kube import Pod
+from tessera_schema.kube import OwnerRef, Pod
 from tessera_testing.builders import a_container, a_pod
 from tests.core.gang_scheduling.gang_cluster import GangCluster
 from tests.core.gangs.setting import a_group, a_member, a_queue
@@ -309,3 +312,49 @@ def test_a_stream_of_small_pods_keeps_nobody_waiting_for_ever(
             break
     assert traffic.started
     assert cluster.now <= began + STARVE_S + 600 + 60
+
+
+def owned(pod: Pod, owner: str) -> Pod:
+    job = OwnerRef(kind="Job", name=owner, uid=owner, controller=True)
+    return replace(pod, metadata=replace(pod.metadata, owner_references=(job,)))
+
+
+def a_late_pod(cluster: GangCluster) -> None:
+    """Two of four cards have a pod that said 100 s and is still there after 300; the gang waits
+    meanwhile."""
+    created(cluster, owned(single("late", 100, cards=2), "job"))
+    assert tried(cluster, "late") == {"late"}
+    created(cluster, *gang_of("big", 4))
+    for _ in range(5):
+        cluster.now += 60
+        cluster.run()
+
+
+def test_the_next_pod_of_an_owner_that_was_late_does_not_pass() -> None:
+    cluster = GangCluster({"n1": 4}, [BIG])
+    a_late_pod(cluster)
+    created(cluster, owned(single("again", 10), "job"), owned(single("other", 10), "kept-its-word"))
+    assert tried(cluster, "again", "other") == {"other"}
+
+
+def test_a_gang_with_a_pod_of_an_owner_that_was_late_does_not_pass() -> None:
+    cluster = GangCluster({"n1": 4}, [BIG, a_group("short", minMember=2)])
+    a_late_pod(cluster)
+    first, second = gang_of("short", 2, 10)
+    created(cluster, first, owned(second, "job"))
+    assert tried(cluster, "short0", "short1") == set()
+    assert "cards are reserved for gang default/big" in cluster.why(a_group("short", minMember=2))
+
+
+def test_an_owner_that_was_late_passes_by_its_priority_and_is_believed_again_in_time() -> None:
+    cluster = GangCluster({"n1": 4}, [BIG])
+    a_late_pod(cluster)
+    created(cluster, owned(single("high", 10, priority=1), "job"))
+    assert tried(cluster, "high") == {"high"}
+    late = OverdueOwners()
+    pod = owned(single("x", 10), "job")
+    late.observe([PodLifetime(pod, 0, 100, "job")], 110)
+    assert not late.any_of([pod], 110)
+    late.observe([PodLifetime(pod, 0, 100, "job")], 111)
+    assert late.any_of([pod], 111 + REMEMBERED_S - 1)
+    assert not late.any_of([pod], 111 + REMEMBERED_S)

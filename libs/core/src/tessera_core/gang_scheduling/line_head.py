@@ -20,6 +20,7 @@ from tessera_core.gangs.gang import GangMember
 from tessera_core.gangs.quorum import minimum_members
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.shadows.expected_ends import PodLifetime, all_last_s, lasts_s
+from tessera_core.shadows.overdue_owners import OverdueOwners
 from tessera_core.shadows.search import SeatsLaterSearch
 from tessera_core.shadows.shadow import Shadow
 from tessera_core.slices import Slices
@@ -66,6 +67,7 @@ class LineHead:
         self._search: tuple[KnownBundle, Slices[Shadow | None]] | None = None
         self._hopeless: dict[str, tuple[float, float]] = {}
         """Bundle's key -> when cards are searched for it again, and after how many seconds."""
+        self._overdue = OverdueOwners()
         self._next = 0.0
         self._opened = False
 
@@ -73,12 +75,13 @@ class LineHead:
 
     def lets_pod_pass(self, pod: Pod, now: float) -> bool:
         """Whether a pod that goes alone may use the cards: it has a higher priority, or has ended
-        before they are needed."""
+        before they are needed; the word of an owner whose pods were late counts for nothing."""
         shadow = self.shadow
         if shadow is None:
             return False
         before = (pod.spec.priority or 0) > shadow.priority
-        return before or shadow.lets_pass(lasts_s(pod), now)
+        lasts = None if self._overdue.any_of((pod,), now) else lasts_s(pod)
+        return before or shadow.lets_pass(lasts, now)
 
     def bars(self, known: KnownBundle, queues: SchedulingQueues | None, now: float) -> str:
         """Why the members of a bundle may not use the cards; empty where they may: the cards are
@@ -86,9 +89,10 @@ class LineHead:
         shadow, head = self.shadow, self._head
         if shadow is None or head is None or known is head:
             return ""
-        pods = (each.pod for each in known.bundle.waiting)
+        pods = [each.pod for each in known.bundle.waiting]
         before = in_order((known, head), queues, now)[0] is known
-        if before or shadow.lets_pass(all_last_s(pods), now):
+        lasts = None if self._overdue.any_of(pods, now) else all_last_s(pods)
+        if before or shadow.lets_pass(lasts, now):
             return ""
         return shadow.note(head.bundle.name_for(known.bundle))
 
@@ -168,6 +172,7 @@ class LineHead:
 
     def reset(self) -> None:
         """Forget the line."""
+        self._overdue.forget()
         self._search, self._hopeless = None, {}
         self.drop()
 
@@ -197,6 +202,7 @@ class LineHead:
         self, known: KnownBundle, search: SeatsLaterSearch, now: float
     ) -> Slices[Shadow | None]:
         running = yield from self._running()
+        self._overdue.observe(running, now)
         found = yield from search.earliest(running, now)
         at = None if found is None else found.at
         if found is None and now >= known.attempt.waits_since + self._starve_s:

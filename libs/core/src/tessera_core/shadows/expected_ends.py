@@ -26,6 +26,7 @@ class LifeSpan(Struct, frozen=True):
 
     since: float = 0
     lasts_s: float | None = None
+    owner: str = ""
 
 
 UNSAID: Final = LifeSpan()
@@ -39,6 +40,8 @@ class PodLifetime(Struct, frozen=True):
     """When it started, in seconds of the caller's clock."""
     lasts_s: float | None = None
     """Seconds from its start to its end as far as is known; None = nobody knows."""
+    owner: str = ""
+    """What is the same for its successors (`owner_of`); empty where that does not matter."""
 
     def ends(self, now: float) -> float | None:
         """When it is expected to end. One that is late ends in as many seconds as it is late, in

@@ -20,6 +20,7 @@ from tessera_core.gangs.gates import is_gated
 from tessera_core.gangs.group_names import named_group
 from tessera_core.grants.resize import follows
 from tessera_core.kube.host_requests import NOTHING, Host, of_pod
+from tessera_core.kube.owner_references import owner_of
 from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
@@ -252,7 +253,8 @@ def _names_gang_or_queue(pod: Pod) -> bool:
 
 def _life(pod: Pod) -> LifeSpan:
     since = parse_time(pod.status.start_time) or parse_time(pod.metadata.creation_timestamp) or 0
-    return LifeSpan(since, lasts_s(pod))
+    lasts = lasts_s(pod)
+    return LifeSpan(since, lasts, "" if lasts is None else owner_of(pod.metadata))
 
 
 def _digest(text: str) -> bytes:

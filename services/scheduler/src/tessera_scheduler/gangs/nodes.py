@@ -116,7 +116,7 @@ class GangNodes:
                 yield
             spec = replace(runs.pod.spec, node_name=runs.node)
             pod = Pod(metadata=ObjectMeta(uid=uid), spec=spec)
-            found.append(PodLifetime(pod, runs.life.since, runs.life.lasts_s))
+            found.append(PodLifetime(pod, runs.life.since, runs.life.lasts_s, runs.life.owner))
         return found
 
     def release(self, uid: str) -> None:
