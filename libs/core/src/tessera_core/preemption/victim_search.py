@@ -83,7 +83,7 @@ class VictimSearch:
         return (yield from self._exact(order, trial, best, most_trials))
 
     def _in_order(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
-        return sorted(units, key=lambda unit: (self._costs.of((unit,)), unit.name))
+        return sorted(units, key=lambda unit: (self._costs.of((unit,)), unit.rank))
 
     def _cheaper(self, found: VictimSet, best: VictimSet | None) -> VictimSet | None:
         if self._forbidden(found.units) or (best is not None and best.cost <= found.cost):

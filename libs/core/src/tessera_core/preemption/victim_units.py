@@ -52,6 +52,13 @@ class VictimUnit(Struct, frozen=True, kw_only=True):
         """The pod, or the gang."""
         return f"gang {self.gang}" if self.gang else self.pods[0].pod.name
 
+    @property
+    def rank(self) -> tuple[int, float, str]:
+        """Which of several goes first where as much is lost: pods of lower priority than the others
+        of their gang, then the youngest."""
+        priority = max(victim.pod.spec.priority or 0 for victim in self.pods)
+        return priority, -max(victim.since for victim in self.pods), self.name
+
 
 class GangSurplus(Struct, frozen=True):
     """What a gang has beyond its minimum."""
