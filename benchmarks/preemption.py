@@ -4,7 +4,8 @@ full of 50,000 pods, no slice over 10 ms.
 Between two answers some pods go, and others that are as they were take their cards (`--changed`).
 Times are of the process, so that other work of the machine does not count. The last column is the
 share of answers that cost as much as those of a search that tries every node; it takes a while, so
-it is made on fewer nodes (`--compared`).
+it is made on fewer nodes (`--compared`). Answers for gangs, and those that name nobody, go through
+all pods; their slices are as long as a collection of garbage that falls into one.
 
     .venv/bin/python benchmarks/preemption.py [--nodes 5000] [--answers 20] [--compared 100] \
         [--changed 50]
@@ -64,6 +65,11 @@ SHAPES = {
     "a whole card": (1, CARD_MIB, 100.0),
     "4 whole cards": (4, CARD_MIB, 100.0),
     "8 whole cards": (8, CARD_MIB, 100.0),
+}
+GANGS = {
+    "a gang of 2, a whole card each": (2, "a whole card"),
+    "a gang of 8, a whole card each": (8, "a whole card"),
+    "a gang of 8, 8 whole cards each": (8, "8 whole cards"),
 }
 
 
@@ -161,6 +167,12 @@ def a_preemptor(name: str, count: int, mib: int, cores: float) -> Preemptor:
     return Preemptor(members=(MemberRequest(pod, asked),), priority=5)
 
 
+def a_gang(count: int, shape: tuple[int, int, float]) -> Preemptor:
+    """Equal pods that start together."""
+    each = (a_preemptor(f"member{n}", *shape) for n in range(count))
+    return Preemptor(members=tuple(member for one in each for member in one.members), priority=5)
+
+
 def answered(
     view: PreemptionView,
     preemptor: Preemptor,
@@ -218,12 +230,12 @@ def main() -> None:
     options = parser.parse_args()
     full = Cluster(options.nodes, random.Random(42))
     small = Cluster(options.compared, random.Random(43)).view
-    gc.collect()
-    gc.freeze()  # collections of what was made so far are no part of an answer
     print(f"{options.nodes} nodes x {CARDS} cards, {len(full.view.bound)} pods, no card free; ms")
     columns = VictimColumns(full.view.rules)
     first = answered(full.change(0), a_preemptor("first", *SHAPES["a whole card"]), NOW, columns)
     print(f"the first answer: {first.total:.0f}, its longest slice {first.longest:.1f}\n")
+    gc.collect()
+    gc.freeze()  # collections of what was made so far are no part of an answer
     head = ("a pod asks for", "median", "p99", "longest slice", f"equal on {options.compared}")
     print("| " + " | ".join(head) + " |\n|" + " --- |" * len(head))
     for name, shape in SHAPES.items():
@@ -236,6 +248,12 @@ def main() -> None:
             f"| {equal(small, shape, 5):.0%} |",
             flush=True,
         )
+    whole = {name: a_gang(count, SHAPES[shape]) for name, (count, shape) in GANGS.items()}
+    nobody = replace(a_preemptor("low", *SHAPES["a whole card"]), priority=0)
+    print("\n| one answer for | ms | longest slice |\n| --- | --- | --- |")
+    for name, preemptor in {**whole, "a pod of the lowest priority": nobody}.items():
+        found_one = answered(full.change(options.changed), preemptor, NOW, columns)
+        print(f"| {name} | {found_one.total:.0f} | {found_one.longest:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -115,13 +115,14 @@ class GangReservation:
             return found if isinstance(found, GangUnschedulable) else self._take(found, now)
         return None
 
-    def find_seats(self, steps: int) -> Seats | GangUnschedulable | None:
-        """Places for all members, of which the ledger learns nothing; None where so many fits do
-        not find them."""
+    def find_seats(self, steps: int) -> Slices[Seats | GangUnschedulable | None]:
+        """Places for all members, of which the ledger learns nothing, a fit each slice; None where
+        so many fits do not find them."""
         search = self.seats_in_slices()
         try:
             for _ in range(steps):
                 next(search)
+                yield
         except StopIteration as end:
             found: Seats | GangUnschedulable = end.value
             return found

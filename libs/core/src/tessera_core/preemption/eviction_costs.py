@@ -20,7 +20,7 @@ LOWEST_PRIORITY: Final = -(2**31)
 """That of no pod: priorities are numbers of 32 bits."""
 
 
-class EvictionCost(Struct, frozen=True, order=True):
+class EvictionCost(Struct, frozen=True, order=True, gc=False):
     """The cost of a set of victims; the first field that differs decides."""
 
     slow: int = 0

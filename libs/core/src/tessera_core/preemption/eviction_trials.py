@@ -24,10 +24,15 @@ from tessera_core.placement.units import units as units_requested
 from tessera_core.preemption.victim_search import Trial
 from tessera_core.preemption.victim_units import VictimUnit
 from tessera_core.quota.allowance import minimum_usage
+from tessera_core.slices import Slices
 from tessera_schema.kube import Pod
 
 FITS_OF_A_TRIAL: Final = 256
 """Fits that one search of a gang's places may cost; a search that needs more counts as failed."""
+_COUNTED: Final = 2048
+"""Units that are counted in one slice: about a millisecond."""
+_MOVED: Final = 128
+"""Pods that leave or return in one slice: some milliseconds."""
 QueueKey = tuple[QueueOrigin, str]
 
 
@@ -109,24 +114,24 @@ class EvictionTrials:
         with_room = int(self.room[1][self._ledger.fleet.rows[node]].sum())
         return partial(self._seats_on, node, units_requested(request)[0].lead.count - with_room)
 
-    def anywhere(self, units: Sequence[VictimUnit]) -> Seats | None:
+    def anywhere(self, units: Sequence[VictimUnit]) -> Slices[Seats | None]:
         """The trial of members that start together, on any nodes."""
-        self._leave(units)
+        yield from self._leave(units)
         if self._room.over(self._gone.values()):
             return None
         search = GangReservation(
             self._ledger, self._filters, self._preemptor.members,
             domains=self._preemptor.domains, scratch=self.scratch,
         )  # fmt: skip
-        found = search.find_seats(FITS_OF_A_TRIAL)
+        found = yield from search.find_seats(FITS_OF_A_TRIAL)
         return None if found is None or isinstance(found, GangUnschedulable) else found
 
-    def _seats_on(self, node: str, short: int, units: Sequence[VictimUnit]) -> Seats | None:
+    def _seats_on(self, node: str, short: int, units: Sequence[VictimUnit]) -> Slices[Seats | None]:
         """Room for the pod without these units: of a card that none of them is on, nothing comes
         free, and `short` cards more are needed than there are with room."""
         if short > 0 and len(self._cards_on(node, units)) < short:
             return None
-        self._leave(units)
+        yield from self._leave(units)
         if self._room.over(self._gone.values()):
             return None
         member = self._preemptor.members[0]
@@ -143,15 +148,21 @@ class EvictionTrials:
             for card in entry.charges
         }
 
-    def _leave(self, units: Iterable[VictimUnit]) -> None:
-        gone = pods_of(units)
-        for uid, pod in self._gone.items():
-            if uid not in gone:
-                self.scratch.stay(pod)
-        for uid, pod in gone.items():
-            if uid not in self._gone:
-                self.scratch.leave(pod)
-        self._gone = gone
+    def _leave(self, units: Sequence[VictimUnit]) -> Slices[None]:
+        """These units have gone, and no others."""
+        gone: dict[str, Pod] = {}
+        for at in range(0, len(units), _COUNTED):
+            gone |= pods_of(units[at : at + _COUNTED])
+            if len(gone) >= _COUNTED:
+                yield
+        before, self._gone = self._gone, gone
+        steps = (before, gone, self.scratch.stay), (gone, before, self.scratch.leave)
+        for these, others, move in steps:
+            for count, (uid, pod) in enumerate(these.items(), 1):
+                if uid not in others:
+                    move(pod)
+                if not count % _MOVED:
+                    yield
 
 
 def pods_of(units: Iterable[VictimUnit]) -> dict[str, Pod]:

@@ -254,7 +254,7 @@ class PreemptionPlanner:
                 rest = bound
                 break
             on = yield from self._able_on(node, preemptor, gangs, whole)
-            if not on or trials.on(node)(on) is None:
+            if not on or (yield from trials.on(node)(on)) is None:
                 continue
             tried.append((bound, node, on))
             best = yield from search.quick(on, trials.on(node), best)
@@ -286,7 +286,7 @@ class PreemptionPlanner:
     ) -> Slices[tuple[VictimSet | None, bool]]:
         """The choice on all nodes together, and whether a cheaper one may exist."""
         search = VictimSearch(self._costs, self._forbidden(evictable), TRIALS_OF_A_GANG)
-        idle = trials.anywhere(()) if self._columns.ending else None
+        idle = (yield from trials.anywhere(())) if self._columns.ending else None
         if idle is not None:
             return VictimSet((), idle, EvictionCost()), False
         if not able:
@@ -300,7 +300,7 @@ def _without_evictions(trials: EvictionTrials) -> Slices[VictimSet | None]:
     """A place that pods which are being deleted leave by themselves."""
     for row in trials.room[0].nonzero()[0].tolist():
         yield
-        seats = trials.on(trials.scratch.name_of(row))(())
+        seats = yield from trials.on(trials.scratch.name_of(row))(())
         if seats is not None:
             return VictimSet((), seats, EvictionCost())
     return None

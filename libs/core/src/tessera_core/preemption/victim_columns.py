@@ -64,7 +64,7 @@ class CardLines(Struct, frozen=True):
         return CardLines(*(getattr(self, name)[lines] for name in self.__struct_fields__))
 
 
-class _Written(Struct, frozen=True):
+class _Written(Struct, frozen=True, gc=False):
     """A pod as it was read; what is the same object has not changed."""
 
     victim: PotentialVictim

@@ -6,14 +6,16 @@
 3. The same of all units that cost no more, those of the dearest cards first.
 4. Sets are tried in the order of their cost, until one of them suffices or costs as much.
 
-Step 4 is exact, and bounded. More than `MOST_UNITS` units end it after step 2. A slice is one
-trial.
+Step 4 is exact, and bounded. More than `MOST_UNITS` units end it after step 2. A slice is a trial
+or less.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence, Set
-from heapq import heappop, heappush
+from heapq import heappop, heappush, merge
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -23,12 +25,14 @@ from tessera_core.preemption.eviction_costs import EvictionCost, EvictionCosts
 from tessera_core.preemption.victim_units import VictimUnit
 from tessera_core.slices import Slices
 
-Trial = Callable[[Sequence[VictimUnit]], Seats | None]
+Trial = Callable[[Sequence[VictimUnit]], Slices[Seats | None]]
 """Where everybody would go without these units; None where there is no room even so."""
 Forbidden = Callable[[Sequence[VictimUnit]], str]
 """Why these units may not all go; empty when they may. What is forbidden stays so with more."""
 MOST_UNITS: Final = 32
 """Units that are tried in more than one way."""
+_SLICE: Final = 256
+"""Units of one slice: some milliseconds."""
 _MOST_SETS: Final = 20_000
 """Sets of one search that are put in order."""
 
@@ -51,17 +55,21 @@ class VictimSearch:
         """True after a search that ended early: a cheaper set may exist."""
         self._costs = costs
         self._forbidden = forbidden
+        self._keys: dict[str, tuple[EvictionCost, tuple[int, float, str]]] = {}
+        """The cost of each unit by itself, and its rank, by name."""
+        self._ordered: tuple[Sequence[VictimUnit], list[VictimUnit]] = (), []
+        """The last units that were put in order, and their order."""
 
     def quick(
         self, units: Sequence[VictimUnit], trial: Trial, best: VictimSet | None
     ) -> Slices[VictimSet | None]:
         """A cheap set of these units, by steps 1 to 3, or `best` if that costs no more."""
-        order = self._in_order(units)
+        order = yield from self._in_order(units)
         first = yield from self._greedy(order, trial)
         if first is None:
             return best
         best = self._cheaper(first, best)
-        order = [unit for unit in order if self._costs.of((unit,)) <= first.cost]
+        order = order[: bisect_right(order, first.cost, key=self._cost_of)]
         if len(order) > MOST_UNITS:
             return best
         totals = self._costs.on_cards(order)
@@ -72,18 +80,40 @@ class VictimSearch:
         self, units: Sequence[VictimUnit], trial: Trial, best: VictimSet | None, most_trials: int
     ) -> Slices[VictimSet | None]:
         """The cheapest set of these units, by step 4, or `best` if that costs no more."""
-        order = [
-            unit
-            for unit in self._in_order(units)
-            if best is None or self._costs.of((unit,)) < best.cost
-        ]
+        order = yield from self._in_order(units)
+        if best is not None:
+            order = order[: bisect_left(order, best.cost, key=self._cost_of)]
         if best is not None and len(order) > MOST_UNITS:
             self.exhausted = True
             return best
         return (yield from self._exact(order, trial, best, most_trials))
 
-    def _in_order(self, units: Sequence[VictimUnit]) -> list[VictimUnit]:
-        return sorted(units, key=lambda unit: (self._costs.of((unit,)), unit.rank))
+    def _in_order(self, units: Sequence[VictimUnit]) -> Slices[list[VictimUnit]]:
+        """The units by their cost: parts of them are sorted in a slice each, and merged."""
+        if self._ordered[0] is units:
+            return self._ordered[1]
+        parts: list[list[VictimUnit]] = []
+        for at in range(0, len(units), _SLICE):
+            if parts:
+                yield
+            parts.append(sorted(units[at : at + _SLICE], key=self._key))
+        order: list[VictimUnit] = []
+        merged = merge(*parts, key=self._key)
+        while part := list(islice(merged, _SLICE)):
+            if order:
+                yield
+            order += part
+        self._ordered = units, order
+        return order
+
+    def _key(self, unit: VictimUnit) -> tuple[EvictionCost, tuple[int, float, str]]:
+        name = unit.name
+        if name not in self._keys:
+            self._keys[name] = self._costs.of((unit,)), unit.rank
+        return self._keys[name]
+
+    def _cost_of(self, unit: VictimUnit) -> EvictionCost:
+        return self._key(unit)[0]
 
     def _cheaper(self, found: VictimSet, best: VictimSet | None) -> VictimSet | None:
         if self._forbidden(found.units) or (best is not None and best.cost <= found.cost):
@@ -94,9 +124,11 @@ class VictimSearch:
 
     def _greedy(self, order: Sequence[VictimUnit], trial: Trial) -> Slices[VictimSet | None]:
         """A set that suffices and of which no unit can be left out; None where all are too few."""
-        if (yield from self._tried(trial, order)) is None:
-            return None
-        few, enough = 1, len(order)
+        few, enough = 1, 1
+        while (yield from self._tried(trial, order[:enough])) is None:
+            if enough >= len(order):
+                return None
+            few, enough = enough + 1, min(2 * enough, len(order))
         while few < enough:
             middle = (few + enough) // 2
             if (yield from self._tried(trial, order[:middle])) is None:
@@ -113,7 +145,15 @@ class VictimSearch:
         one first."""
         gone, seats = list(units), (yield from self._tried(trial, units)) or {}
         used = {seat.node for seat in seats.values()}
-        near = [unit for unit in gone if any(v.pod.spec.node_name in used for v in unit.pods)]
+        near: list[VictimUnit] = []
+        for at in range(0, len(gone), _SLICE):
+            if at:
+                yield
+            near += (
+                unit
+                for unit in gone[at : at + _SLICE]
+                if any(victim.pod.spec.node_name in used for victim in unit.pods)
+            )
         if len(near) < len(gone):
             found = yield from self._tried(trial, near)
             if found is not None:
@@ -192,4 +232,4 @@ class VictimSearch:
             self.exhausted = True
             return None
         self.left -= 1
-        return trial(units)
+        return (yield from trial(units))

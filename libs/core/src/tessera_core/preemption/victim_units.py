@@ -34,7 +34,7 @@ _SLICE: Final = 64
 """Pods of one slice: about half a millisecond."""
 
 
-class VictimUnit(Struct, frozen=True, kw_only=True):
+class VictimUnit(Struct, frozen=True, kw_only=True, gc=False):
     """What goes together, wholly or not at all."""
 
     pods: tuple[PotentialVictim, ...]
