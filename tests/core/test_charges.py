@@ -1,6 +1,9 @@
 import pytest
+from msgspec.structs import replace
 
-from tessera_core.fleet.charges import Charge, charges, init_is_over
+from tessera_core.fleet.charges import Charge, charge_of, charges, init_is_over
+from tessera_core.quota.allowance import use_of
+from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 from tessera_schema.requests import Role
 from tessera_testing.builders import a_container, a_pod
@@ -67,3 +70,21 @@ def test_a_sidecar_does_not_keep_init_from_being_over() -> None:
         a_container(), init=(a_container(), sidecar), restart_policy="Never", init_done=True
     )
     assert init_is_over(pod)
+
+
+def test_equal_charges_and_what_they_count_are_one_object() -> None:
+    cards = [Card(id=name, index=0, vendor="acme", model="m", memory_bytes=800) for name in "ab"]
+    [one], [other] = (shares((APP, 200, 20), card=card.id) for card in cards)
+    assert charge_of(one) is charge_of(other)
+    [[first], [second]] = ([*use_of([(c, charge_of(one))]).items()] for c in cards)
+    assert first[0] is second[0]
+    assert first[1] is second[1]
+    assert first[1].parts == 0.25
+    assert charge_of(replace(one, memory_bytes=400)) == Charge(400, 20_000, 1, 0, 400)
+
+
+def test_what_is_exclusive_or_best_effort_is_not_equal_to_what_is_not() -> None:
+    [share] = shares((APP, 200, 0))
+    assert charge_of(replace(share, exclusive=True)).exclusive == 1
+    assert charge_of(replace(share, best_effort=True)).best_effort == 1
+    assert charge_of(share) == Charge(200, 0, 1, 0, 200)

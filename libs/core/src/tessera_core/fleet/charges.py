@@ -8,6 +8,8 @@ sums.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
 
 from msgspec import Struct
 
@@ -15,6 +17,9 @@ from tessera_core.fleet import cores
 from tessera_schema.grants import Share
 from tessera_schema.kube import Pod
 from tessera_schema.requests import Role
+
+MOST_EQUAL: Final = 4096
+"""Charges, and uses in quotas, of which equal ones are one object; the oldest give way."""
 
 
 class Charge(Struct, frozen=True, array_like=True):
@@ -77,11 +82,24 @@ class Charge(Struct, frozen=True, array_like=True):
 
 
 def charge_of(share: Share) -> Charge:
-    """One share by itself."""
-    return Charge(
-        share.memory_bytes, cores.milli(share.cores_percent), 1, int(share.exclusive),
-        share.on_card_bytes, int(share.best_effort is True),
+    """One share by itself. Equal ones are one object: most pods hold one of a few sizes."""
+    return _charge(
+        share.memory_bytes, share.cores_percent, share.exclusive, share.on_card_bytes,
+        share.best_effort is True,
     )  # fmt: skip
+
+
+@lru_cache(MOST_EQUAL)
+def _charge(
+    memory_bytes: int,
+    cores_percent: float,
+    exclusive: bool,  # noqa: FBT001  (a cache's arguments are positional)
+    on_card_bytes: int,
+    best_effort: bool,  # noqa: FBT001  (likewise)
+) -> Charge:
+    return Charge(
+        memory_bytes, cores.milli(cores_percent), 1, int(exclusive), on_card_bytes, int(best_effort)
+    )
 
 
 def charges(shares: Iterable[Share], *, init_over: bool = False) -> dict[str, Charge]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from tessera_core.fleet import cores
 from tessera_core.fleet.arrays import Bools
-from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.charges import MOST_EQUAL, Charge
 from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.memory_sizes import least_memory
 from tessera_core.fleet.name_table import NameTable
@@ -67,16 +68,25 @@ def use_of(held: Iterable[tuple[Card, Charge]]) -> dict[tuple[str, str], QuotaUs
     """The use that charges on cards amount to."""
     uses: dict[tuple[str, str], QuotaUsage] = {}
     for card, charge in held:
-        key = (card.vendor, card.model)
-        use = use_on(card, charge)
+        key, use = _kind(card.vendor, card.model), use_on(card, charge)
         uses[key] = uses[key].plus(use) if key in uses else use
     return uses
 
 
 def use_on(card: Card, charge: Charge) -> QuotaUsage:
-    """The use that one pod's charge on a card amounts to."""
-    memory = charge.memory_bytes / card.memory_bytes if card.memory_bytes else 0
-    has = cores.milli(card.cores_percent)
+    """The use that one pod's charge on a card amounts to; equal ones are one object."""
+    return _use(card.memory_bytes, card.cores_percent, charge)
+
+
+@lru_cache(MOST_EQUAL)
+def _kind(vendor: str, model: str) -> tuple[str, str]:
+    return vendor, model
+
+
+@lru_cache(MOST_EQUAL)
+def _use(memory_bytes: int, cores_percent: float, charge: Charge) -> QuotaUsage:
+    memory = charge.memory_bytes / memory_bytes if memory_bytes else 0
+    has = cores.milli(cores_percent)
     part = 1.0 if charge.exclusive else max(memory, charge.cores_milli / has if has else 0)
     rest = charge.best_effort > 0
     return QuotaUsage(
