@@ -1,14 +1,13 @@
 """Turns of queues with evictions: by priority within a queue, and between queues.
 
-By priority: `PreemptionPlanner` names the jobs of lower priority in the same queue that have to
-go. Between queues: `reclaim` names those of queues that use more than they deserve. Who they go for
-gets their cards at once, as the product promises them. Not modelled: grace periods, disruption
-budgets, and how many pods may be evicted an hour.
+`PreemptionPlanner` names who has to go, as in the product: jobs of lower priority in the same
+queue, and, with `reclaims`, jobs of queues that use more than they deserve. The product's budgets
+and pauses hold. Who they go for gets their cards at once, as the product promises them. Not
+modelled: grace periods and disruption budgets.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -16,21 +15,25 @@ from msgspec.structs import replace
 
 from benchmarks.workloads_gang_cluster import EPOCH_S, GangCluster, GangRun
 from benchmarks.workloads_gang_policies import Turns, by_priority, gang_of
-from benchmarks.workloads_gang_queues import IN_CARDS, specs_of
 from tessera_core.gangs.catalog import read_gangs
-from tessera_core.gangs.queue_usage import ClusterQueues
 from tessera_core.gangs.queues import VOLCANO_QUEUE
-from tessera_core.gangs.reclaim import EvictionUnit, QueueParty, reclaim
 from tessera_core.gangs.reservation import GangReserved, reserve_gang
-from tessera_core.preemption.eviction_budgets import BARS_S
+from tessera_core.preemption.eviction_budgets import EvictionBudget, barred, overspent
 from tessera_core.preemption.eviction_trials import Preemptor
 from tessera_core.preemption.potential_victims import PotentialVictim, PreemptionRules
 from tessera_core.preemption.preemption import Preemption, PreemptionPlanner, PreemptionView
+from tessera_core.rebalance.plan_budget import Former
 from tessera_schema.kube import Pod
+from tessera_schema.plans import PlanKind, PlanPhase, PlanSpec, PlanStatus, PlanStep, PodOfPlan
 
 AFTER_S: Final = 5.0
 """Seconds that a job has waited before others are evicted for it."""
+AGAIN_S: Final = 60.0
+"""Seconds after which a job for which nobody could be evicted is tried again."""
+KEEP_S: Final = 86_400.0
+"""Seconds for which plans are kept."""
 _RULES: Final = PreemptionRules()
+_BUDGET: Final = EvictionBudget()
 
 
 class PreemptingTurns(Turns):
@@ -40,7 +43,7 @@ class PreemptingTurns(Turns):
         """`reclaims`: queues also give back what they borrowed."""
         super().__init__(cluster)
         self._reclaims = reclaims
-        self._specs = specs_of(cluster.workload, cluster.cards)
+        self._plans: list[Former] = []
         self._not_before: dict[str, float] = {}
         """Job's name -> when jobs are looked for again that could make room for it."""
 
@@ -67,10 +70,14 @@ class PreemptingTurns(Turns):
 
     def _evict_for(self, run: GangRun) -> bool:
         """Whether others were evicted, and the job started."""
-        victims = self._lower(run) or (self._lent(run) if self._reclaims else [])
-        if not victims:
-            return False
         cluster = self._cluster
+        self._not_before[run.job.name] = cluster.now + AGAIN_S
+        self._plans = [plan for plan in self._plans if plan.ended > cluster.unix - KEEP_S]
+        if barred(self._plans, run.job.name, cluster.unix):
+            return False
+        victims = self._victims_for(run)
+        if not victims or not self._allowed(run, victims):
+            return False
         for victim in victims:
             cluster.evict(victim, self)
         found = reserve_gang(cluster.ledger, cluster.filters, run.members, cluster.unix)
@@ -83,33 +90,52 @@ class PreemptingTurns(Turns):
             self._show_bound(seats)
         return True
 
-    # -- by priority
+    def _allowed(self, run: GangRun, victims: Iterable[GangRun]) -> bool:
+        """Whether the product's budget takes these evictions; they count then."""
+        pods = [
+            PodOfPlan(
+                namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid,
+                owner=each.job.name, gang=each.job.name if each.job.cards > 1 else "",
+            )
+            for each in victims for pod in self._bound(each)
+        ]  # fmt: skip
+        now = self._cluster.unix
+        if overspent(self._plans, pods, _BUDGET, now):
+            return False
+        spec = PlanSpec(
+            kind=PlanKind.PREEMPT, reason="", for_gang=run.job.name,
+            steps=tuple(PlanStep(pod=pod) for pod in pods),
+        )  # fmt: skip
+        done = PlanStatus(phase=PlanPhase.DONE, steps_begun=len(pods))
+        self._plans.append(Former(name="", spec=spec, status=done, started=now, ended=now))
+        return True
 
-    def _lower(self, run: GangRun) -> list[GangRun]:
+    def _victims_for(self, run: GangRun) -> list[GangRun]:
         """The jobs that `PreemptionPlanner` names for this one; none where there is no choice."""
         cluster, job = self._cluster, run.job
-        lower = [
-            each for each in self._evictable()
-            if each.job.queue == job.queue and each.job.priority < job.priority
-        ]  # fmt: skip
-        if self._free() + _cards(lower) < job.cards:
-            return []
-        queues = ClusterQueues(self._specs)
+        lending = self.queues.lending(cluster.now)
         runs = list(cluster.running.values())
+        able = [
+            each for each in self._evictable()
+            if (each.job.queue == job.queue and each.job.priority < job.priority)
+            or (self._reclaims and each.job.queue != job.queue)
+        ]  # fmt: skip
+        if self._free() + _cards(able) < job.cards:
+            return []
         pods = [pod for each in runs for pod in self._bound(each)]
         mine = [member.pod for member in run.members]
         gangs = [gang_of(each) for each in (*runs, run) if each.job.cards > 1]
         view = PreemptionView(
-            ledger=cluster.ledger, filters=cluster.filters, queues=queues, rules=_RULES,
+            ledger=cluster.ledger, filters=cluster.filters, queues=lending.queues, rules=_RULES,
             catalog=read_gangs((*pods, *mine), gangs),
             bound={victim.uid: victim for each in runs for victim in self._victims(each)},
+            lending=lending if self._reclaims else None,
         )  # fmt: skip
         preemptor = Preemptor(
             members=run.members, priority=job.priority, queue=(VOLCANO_QUEUE, job.queue)
         )
         found = PreemptionPlanner(view, cluster.unix).preempt(preemptor)
         if not isinstance(found, Preemption):
-            self._not_before[job.name] = cluster.now + BARS_S[0]
             return []
         owners = dict.fromkeys(victim.owner for victim in found.victims)
         return [cluster.running[owner] for owner in owners]
@@ -126,32 +152,6 @@ class PreemptingTurns(Turns):
         for pod in self._bound(run):
             yield PotentialVictim(pod=pod, since=since, owner_kind="Job", owner=run.job.name)
 
-    # -- between queues
-
-    def _lent(self, run: GangRun) -> list[GangRun]:
-        """The jobs that other queues have to give back for this one."""
-        cluster = self._cluster
-        used: defaultdict[str, float] = defaultdict(float)
-        for each in cluster.running.values():
-            used[each.job.queue] += each.job.cards
-        units: defaultdict[str, list[EvictionUnit]] = defaultdict(list)
-        for each in sorted(self._evictable(), key=_goes_first):
-            amounts = {IN_CARDS: float(each.job.cards)}
-            units[each.job.queue].append(EvictionUnit(each.job.name, amounts))
-        parties = {
-            spec.name: QueueParty(
-                name=spec.name, used={IN_CARDS: used[spec.name]}, deserved=spec.deserved,
-                units=tuple(units[spec.name]),
-            )
-            for spec in self._specs
-        }  # fmt: skip
-        taker = parties.pop(run.job.queue)
-        gone = reclaim(
-            taker, {IN_CARDS: float(run.job.cards)}, {IN_CARDS: float(self._free())},
-            list(parties.values()), {IN_CARDS: float(cluster.cards)},
-        )  # fmt: skip
-        return [cluster.running[unit.name] for unit in gone]
-
     def _free(self) -> int:
         return self._cluster.cards - self._cluster.used
 
@@ -166,8 +166,3 @@ class PreemptingTurns(Turns):
 
 def _cards(runs: Iterable[GangRun]) -> int:
     return sum(run.job.cards for run in runs)
-
-
-def _goes_first(run: GangRun) -> tuple[float, ...]:
-    """Lower priority, then what has run for the shortest time."""
-    return run.job.priority, -run.started

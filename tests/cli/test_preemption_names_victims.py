@@ -251,3 +251,22 @@ def test_without_the_option_nothing_is_said_of_it(tessera: Tessera) -> None:
     objects = text(node(cards=1), running("v", "0:16384:100"), waiting("high", CARD))
     assert "preempt" not in tessera("place", "-f", "-", "-o", "json", stdin=objects).out
     assert "preempt" not in tessera("place", "-f", "-", stdin=objects).out
+
+
+def test_queues_give_back_with_reclaim(tessera: Tessera) -> None:
+    """By weight each of two queues deserves one of two cards, whatever the priorities"""
+    lender = [
+        running(f"b{n}", f"{n}:16384:100", 100, notes={QUEUE: "b"}, age_s=600 - n) for n in range(2)
+    ]
+    mine = waiting("mine", CARD, 0, annotations={QUEUE: "a"})
+    objects = text(node(cards=2), queue("a"), queue("b"), *lender, mine)
+    ran = tessera("place", "--reclaim", "-f", "-", "-o", "json", stdin=objects)
+    found = json.loads(ran.out)["pods"][0]["preempt"]
+    assert [(each["name"], each["lender"]) for each in found["victims"]] == [("b1", "b")]
+    assert "queue b gives back" in found["message"]
+    ran = tessera("place", "--reclaim", "-f", "-", stdin=objects)
+    assert "queue b gives back" in ran.out
+    ran = tessera("place", "--preempt", "-f", "-", "-o", "json", stdin=objects)
+    found = json.loads(ran.out)["pods"][0]["preempt"]
+    assert found["victims"] == []
+    assert "2 not of lower priority" in found["message"]

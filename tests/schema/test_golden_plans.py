@@ -65,7 +65,7 @@ def test_a_plan_keeps_its_fields() -> None:
     )  # fmt: skip
     assert msgspec.json.encode(spec) == (
         b'{"kind":"Resize","reason":"r","steps":[{"pod":{"namespace":"team","name":"a","uid":"u",'
-        b'"node":"n1","owner":"o"},"toNode":"n2","container":"c","card":"g","memory":"1Gi",'
+        b'"node":"n1","owner":"o","gang":""},"toNode":"n2","container":"c","card":"g","memory":"1Gi",'
         b'"cores":5}],"forPod":null,"forGang":"","promise":null,"cost":0,"gain":0,"dryRun":false,"decision":"",'
         b'"decidedBy":""}'
     )

@@ -1,4 +1,5 @@
-"""What queues are entitled to, who is served first, and who gives back. The cases' numbers are
+"""What queues are entitled to, who is served first, and what an overused quota
+gives up. The cases' numbers are
 those of the specification of gangs."""
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tessera_core.gangs.fair_shares import QueueClaim, QueueShare, divide, share
 from tessera_core.gangs.queue_tree import QueueTree
 from tessera_core.gangs.queue_turns import demands, entitlements, turns
 from tessera_core.gangs.queues import QueueAmounts, QueueDimension
-from tessera_core.gangs.reclaim import EvictionUnit, QueueParty, reclaim, revoked
+from tessera_core.gangs.quota_overuse import OverusingPod, revoked
 from tests.core.gangs.setting import a_queue
 
 CPU, MEMORY = QueueDimension("", "cpu"), QueueDimension("", "memory")
@@ -166,119 +167,14 @@ def test_of_queues_within_what_they_deserve_the_idler_one_is_served() -> None:
     assert idle < busy < QueueShare(0.1, 0)
 
 
-def party(name: str, *pods: float, deserved: float = 3, **more: Any) -> QueueParty:
-    """A queue whose pods have so many cards each."""
-    units = tuple(EvictionUnit(f"{name}{n}", amounts(cards=size)) for n, size in enumerate(pods, 1))
-    return QueueParty(
-        name=name,
-        used=amounts(cards=sum(pods)),
-        deserved=amounts(cards=deserved),
-        units=units,
-        **more,
-    )
-
-
-def gone(
-    taker: QueueParty, asked: float, *lenders: QueueParty, total: float = 9
-) -> tuple[str, ...]:
-    used = sum(each.used[CARDS] for each in (taker, *lenders))
-    found = reclaim(
-        taker, amounts(cards=asked), amounts(cards=total - used), lenders, amounts(cards=total)
-    )
-    return tuple(unit.name for unit in found)
-
-
-ONES = (1.0,) * 9
-
-
-@pytest.mark.parametrize(
-    ("evicted", "found"),
-    [
-        (("b1",), gone(party("c", 1), 1, party("a", *ONES[:3]), party("b", *ONES[:5]))),
-        ((), gone(party("a", *ONES[:3]), 2, party("b", *ONES[:5]), party("c"))),
-        (("b1",), gone(party("a"), 2, party("b", 9), party("c"))),
-        ((), gone(party("b", 2.5), 2, party("a", 3.5), party("c", 2.5))),
-        (("b1", "b2"), gone(party("a", 1), 2, party("b", *ONES[:6]), party("c", *ONES[:2]))),
-        ((), gone(party("a", 1), 2, party("b", *ONES[:6], reclaimable=False), party("c", 2))),
-        ((), gone(party("a"), 2, party("b", 9, guarantee=amounts(cards=1)), party("c"))),
-    ],
-)
-def test_who_gives_back(evicted: tuple[str, ...], found: tuple[str, ...]) -> None:
-    """GG2: nine cards, three queues that deserve three each"""
-    assert found == evicted
-
-
-def test_only_what_may_be_evicted_goes() -> None:
-    """GG1: of three pods of one card only v2 may"""
-    deserved = divide(3, [QueueClaim(name="q1", request=3), QueueClaim(name="q2", request=1)])
-    lender = QueueParty(
-        name="q1", used=amounts(cards=3), deserved=amounts(cards=float(deserved["q1"])),
-        units=(EvictionUnit("v2", amounts(cards=1)),),
-    )  # fmt: skip
-    taker = QueueParty(name="q2", used={}, deserved=amounts(cards=float(deserved["q2"])))
-    found = reclaim(taker, amounts(cards=1), {}, [lender], amounts(cards=3))
-    assert [unit.name for unit in found] == ["v2"]
-
-
-def test_only_dimensions_that_are_short_condemn() -> None:
-    """GG3: cards are short, so the pod with the card goes, whatever memory and CPU say"""
-    lender = QueueParty(
-        name="q17", used=amounts(cpu=1, memory=4, cards=1), deserved=amounts(cpu=2, memory=2),
-        units=(
-            EvictionUnit("p26", amounts(memory=4)), EvictionUnit("p27", amounts(cpu=1)),
-            EvictionUnit("p28", amounts(cards=1)),
-        ),
-    )  # fmt: skip
-    taker = QueueParty(
-        name="q18", used=amounts(cpu=2, memory=4), deserved=amounts(cpu=2, memory=4, cards=1)
-    )
-    found = reclaim(
-        taker, amounts(cpu=1, cards=1), amounts(cpu=1), [lender], amounts(cpu=4, memory=8, cards=1)
-    )
-    assert [unit.name for unit in found] == ["p28"]
-
-
 def test_what_a_quota_has_to_give_up() -> None:
     """GG4"""
     pods = [
-        EvictionUnit("1", amounts(cpu=20)), EvictionUnit("2", amounts(cpu=10, memory=1)),
-        EvictionUnit("3", amounts(cpu=20)), EvictionUnit("4", amounts(cpu=40)),
+        OverusingPod("1", amounts(cpu=20)), OverusingPod("2", amounts(cpu=10, memory=1)),
+        OverusingPod("3", amounts(cpu=20)), OverusingPod("4", amounts(cpu=40)),
     ]  # fmt: skip
     found = revoked(amounts(cpu=50, memory=0), pods)
     assert [unit.name for unit in found] == ["2", "4"]
-
-
-@given(
-    st.lists(
-        st.tuples(st.lists(st.integers(1, 3), max_size=4), st.integers(0, 4), st.integers(0, 2)),
-        min_size=2,
-        max_size=4,
-    ),
-    st.integers(1, 5),
-    st.integers(0, 2),
-)
-def test_no_reclaim_leaves_the_taker_ahead_of_a_giver(
-    queues: list[tuple[list[int], int, int]], asked: int, idle: int
-) -> None:
-    """I10: a taker that borrows does not end ahead of a giver; nobody gives below its guarantee;
-    nobody goes in vain"""
-    parties = [
-        party(f"q{n}", *map(float, pods), deserved=deserved, guarantee=amounts(cards=guarantee))
-        for n, (pods, deserved, guarantee) in enumerate(queues)
-    ]
-    taker, lenders = parties[0], parties[1:]
-    total = amounts(cards=sum(each.used[CARDS] for each in parties) + idle)
-    found = reclaim(taker, amounts(cards=asked), amounts(cards=idle), lenders, total)
-    freed = sum(unit.amounts[CARDS] for unit in found)
-    assert not found or freed + idle >= asked
-    assert all(freed - unit.amounts[CARDS] + idle < asked for unit in found)
-    mine = share_of(amounts(cards=taker.used[CARDS] + asked), taker.deserved, total)[0]
-    for lender in lenders:
-        given = sum(unit.amounts[CARDS] for unit in found if unit in lender.units)
-        left = amounts(cards=lender.used[CARDS] - given)
-        assert not given or left[CARDS] >= lender.guarantee[CARDS]
-        if given and mine.beyond > 0:
-            assert mine.beyond <= share_of(left, lender.deserved, total)[0].beyond + 1e-9
 
 
 def a_share(name: str, *, used: float, waiting: float = 1, **spec: Any) -> tuple[Any, float, float]:

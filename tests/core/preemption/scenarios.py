@@ -13,6 +13,10 @@ from msgspec.structs import replace
 
 from tessera_core.gangs.catalog import GangCatalog, read_gangs
 from tessera_core.gangs.gang import Gang, GangOrigin
+from tessera_core.gangs.queue_lending import QueueLending
+from tessera_core.gangs.queue_turns import cluster_totals
+from tessera_core.gangs.queue_usage import ClusterQueues, amounts_of
+from tessera_core.gangs.queues import VOLCANO_QUEUE, QueueSpec
 from tessera_core.gangs.scratch import MemberRequest
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.ledger import Ledger
@@ -31,6 +35,7 @@ from tests.core.gangs.setting import GROUP_LABEL
 
 NOW = 100_000.0
 CARD_MIB, SLOTS = 16, 3
+QUEUE_KEY = "scheduling.volcano.sh/queue-name"
 Place = tuple[int, int]
 """Node and card."""
 
@@ -50,6 +55,8 @@ class Party(Struct, frozen=True):
     app: str = ""
     controlled: bool = True
     grace_s: int = 30
+    queue: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
     places: tuple[Place, ...] = ()
     """The cards that it has a part of; empty while it waits."""
 
@@ -70,6 +77,8 @@ class Scenario(Struct, frozen=True):
     """Gang -> its minimum."""
     budgets: tuple[tuple[str, int], ...] = ()
     """App, and how many of its pods may go."""
+    queues: tuple[QueueSpec, ...] = ()
+    """Volcano's; they give back what they borrow."""
 
     def priority(self, party: Party) -> int:
         """Of the pod, or of its gang."""
@@ -83,12 +92,14 @@ class Scenario(Struct, frozen=True):
 
 def pod_of(party: Party) -> Pod:
     node = f"n{party.places[0][0]}" if party.places else ""
-    labels = {"app": party.app} if party.app else {}
+    labels = {**dict(party.labels), **({"app": party.app} if party.app else {})}
     if party.gang:
         labels[GROUP_LABEL] = party.gang
     every = {} if party.checkpoint_s is None else {CHECKPOINT_KEY: str(party.checkpoint_s)}
+    named = {QUEUE_KEY: party.queue} if party.queue else {}
     return a_pod(
-        a_container({"cpu": party.cpu}), name=party.name, labels=labels, annotations=every,
+        a_container({"cpu": party.cpu}), name=party.name, labels=labels,
+        annotations={**every, **named},
         node=node, priority=party.priority,
     )  # fmt: skip
 
@@ -115,8 +126,11 @@ def view_of(scenario: Scenario, protect_s: float = 60) -> PreemptionView:
     for party in scenario.running:
         assert ledger.assume([_grant(party)], 0) is None
     pods = [pod_of(party) for party in scenario.running]
+    lending = lending_of(scenario, ledger)
     return PreemptionView(
         ledger=ledger,
+        queues=None if lending is None else lending.queues,
+        lending=lending,
         filters=KubeSchedulerFilters(nodes, pods),
         bound={
             pod.metadata.uid: PotentialVictim(
@@ -137,6 +151,17 @@ def view_of(scenario: Scenario, protect_s: float = 60) -> PreemptionView:
     )  # fmt: skip
 
 
+def lending_of(scenario: Scenario, ledger: Ledger) -> QueueLending | None:
+    if not scenario.queues:
+        return None
+    queues = ClusterQueues(scenario.queues)
+    for party in scenario.running:
+        entry = ledger.entry(party.uid)
+        assert entry is not None
+        queues.use(VOLCANO_QUEUE, party.queue, amounts_of(pod_of(party), entry.uses))
+    return QueueLending(queues=queues, totals=cluster_totals(ledger.fleet, ()))
+
+
 def catalog_of(scenario: Scenario) -> GangCatalog:
     gangs = [
         Gang(origin=GangOrigin.COSCHEDULING, namespace="default", name=name, min=least)
@@ -147,7 +172,9 @@ def catalog_of(scenario: Scenario) -> GangCatalog:
 
 def preemptor_of(scenario: Scenario) -> Preemptor:
     members = tuple(map(member_of, scenario.needy))
-    return Preemptor(members=members, priority=scenario.priority(scenario.needy[0]))
+    first = scenario.needy[0]
+    queue = (VOLCANO_QUEUE, first.queue) if first.queue else None
+    return Preemptor(members=members, priority=scenario.priority(first), queue=queue)
 
 
 def _grant(party: Party) -> Grant:

@@ -20,8 +20,8 @@ TAKER = PodOfPlan(namespace="a", name="taker", uid="taker")
 BUDGET = EvictionBudget()
 
 
-def a_pod(name: str, namespace: str = "a", owner: str = "") -> PodOfPlan:
-    return PodOfPlan(namespace=namespace, name=name, uid=name, owner=owner)
+def a_pod(name: str, namespace: str = "a", owner: str = "", gang: str = "") -> PodOfPlan:
+    return PodOfPlan(namespace=namespace, name=name, uid=name, owner=owner, gang=gang)
 
 
 def a_plan(
@@ -84,6 +84,19 @@ def test_a_namespace_loses_only_so_many_within_an_hour() -> None:
     assert overspent(lost, [a_pod("w")], BUDGET, NOW) == ""
     why = overspent(lost, [a_pod("w"), a_pod("x")], BUDGET, NOW)
     assert why == "9 of 10 pods of namespace a were evicted within the hour"
+
+
+def test_a_gang_that_goes_whole_counts_as_one() -> None:
+    def gang(name: str, pods: int) -> list[PodOfPlan]:
+        return [a_pod(f"{name}{n}", owner="o", gang=f"a/{name}") for n in range(pods)]
+
+    assert overspent([], gang("g", 12), BUDGET, NOW) == ""
+    lost = [a_plan(*gang("g", 12), ago_s=60)]
+    assert overspent(lost, gang("h", 12), BUDGET, NOW) == ""
+    lost.append(a_plan(*gang("h", 12), ago_s=60))
+    why = overspent(lost, gang("i", 12), BUDGET, NOW)
+    assert why == "the controller of i0 has lost 2 pods within the hour"
+    assert "33 pods would go" in overspent([], gang("g", 33), BUDGET, NOW)
 
 
 def test_the_cluster_loses_only_so_many_within_an_hour() -> None:

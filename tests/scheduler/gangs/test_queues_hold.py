@@ -36,10 +36,10 @@ class QueueCluster(GangCluster):
         self.make(CRDS, definition(VOLCANO, "queues", "Queue", "Cluster"))
         self.make(CRDS, definition(PLAIN, "elasticquotas", "ElasticQuota", "Namespaced"))
 
-    def queue(self, name: str, cards: Any, state: str = "Open") -> None:
+    def queue(self, name: str, cards: Any, state: str = "Open", **more: Any) -> None:
         body = {
             "apiVersion": VOLCANO, "kind": "Queue", "metadata": {"name": name},
-            "spec": {"capability": {"nvidia.com/gpu": cards}}, "status": {"state": state},
+            "spec": {"capability": {"nvidia.com/gpu": cards}, **more}, "status": {"state": state},
         }  # fmt: skip
         self.make(QUEUES, body)
 

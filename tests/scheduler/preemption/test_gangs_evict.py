@@ -170,3 +170,19 @@ async def test_those_that_left_come_back_and_evict_nobody() -> None:
         await cluster.schedule(scheduler, 120)
         assert cluster.bound() == ["g0", "g1"]
         assert phases(cluster) == ["Done"]
+
+
+async def test_a_gang_of_more_pods_than_a_namespace_may_lose_goes_whole() -> None:
+    """It counts once in the budgets of its controller and its namespace."""
+    cluster = a_cluster(cards=12)
+    async with leading(cluster, config=on()) as scheduler:
+        cluster.pod_group("low", 12)
+        for n in range(12):
+            cluster.member(f"low{n}", "low", priority=1, annotations=MAY_GO)
+        await cluster.schedule(scheduler, 30)
+        assert len(cluster.bound()) == 12
+        cluster.pod("high", WHOLE, priority=10, **PROFILE)
+        assert cluster.filter(scheduler, "high").node_names == ()
+        await until(lambda: all(leaving(cluster, f"low{n}") for n in range(12)))
+        (plan,) = plans(cluster)
+        assert {step["pod"]["gang"] for step in plan["spec"]["steps"]} == {"default/low"}

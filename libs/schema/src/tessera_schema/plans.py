@@ -36,6 +36,9 @@ class PlanKind(StrEnum):
     """Pods are moved so that a pod that waits fits."""
     PREEMPT = "Preempt"
     """Pods of lower priority are evicted so that a pod that waits fits; the scheduler's to do."""
+    RECLAIM = "Reclaim"
+    """Pods of queues that use more than they deserve are evicted so that a pod of another queue
+    fits; the scheduler's to do."""
     DISSOLVE = "Dissolve"
     """Pods of a gang that could not start as a whole are evicted; the scheduler's to do."""
 
@@ -65,6 +68,8 @@ class PodOfPlan(Struct, frozen=True, kw_only=True):
     node: str = ""
     owner: str = ""
     """Uid of its controller, which makes another pod when it is gone; empty = it has none."""
+    gang: str = ""
+    """Key of the gang that goes whole with it; empty for a pod by itself."""
 
 
 class PlanStep(Struct, frozen=True, kw_only=True, rename="camel"):

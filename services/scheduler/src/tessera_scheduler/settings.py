@@ -91,6 +91,11 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
                 f"gangs.http_timeout_s ({self.gangs.http_timeout_s:g}): write less, or raise "
                 "httpTimeout in kube-scheduler's configuration and gangs.http_timeout_s with it"
             )
+        if self.preemption.reclaim and not self.gangs.on:
+            raise BadSettings(
+                "preemption.reclaim: true: queues are read where gangs start whole: set gangs.on, "
+                "by the component gangs, or leave preemption.reclaim out"
+            )
         if bind.late_s <= call_s:
             raise BadSettings(
                 f"bind.late_s: {bind.late_s:g}: write more than kube.call_s ({call_s:g}): a write "

@@ -25,6 +25,7 @@ from tessera_core.gang_planner.answers import (
 from tessera_core.gang_planner.hindrances import Admissions, Hindrances
 from tessera_core.gangs.catalog import GangCatalog
 from tessera_core.gangs.gang import Gang, GangMember, GangMembers
+from tessera_core.gangs.queue_lending import QueueLending
 from tessera_core.gangs.queue_turns import QueueTurn, cluster_totals
 from tessera_core.gangs.queue_usage import ClusterQueues, amounts_of, sum_of
 from tessera_core.gangs.queues import QueueAmounts, QueueOrigin
@@ -69,11 +70,12 @@ class GangPlanner:
         """Gang's id -> the members for which there is no room now."""
         self.queues = queues
         """With what is used of them by now."""
+        self._totals = cluster_totals(planner.ledger.fleet, nodes)
         self._planner = planner
         self._hindrances = Hindrances(planner, catalog, queues, nodes)
         for pod in bound:
             self._count(pod)
-        self.turns = self._turns(nodes)
+        self.turns = self._turns()
         """The queues whose gangs wait, by kind, the next one first, before anything is planned."""
 
     def plan(self, pod: Pod, now_ns: int) -> Mapping[str, PlanOutcome] | None:
@@ -105,7 +107,25 @@ class GangPlanner:
                         "state and its caps are not known: show them too"
                     )
 
-    def _turns(self, nodes: Sequence[Node]) -> tuple[QueueTurn, ...]:
+    def lending(self, single: Iterable[Pod]) -> QueueLending:
+        """What queues lend each other, with what is used of them by then. `single` are waiting pods
+        of no gang."""
+        waiting = self._waiting()
+        for pod in single:
+            queue = None if pod.metadata.uid in self.catalog.of_pod else self.queues.of_pod(pod)
+            if queue is not None:
+                of_kind = waiting.setdefault(queue[0], {})
+                of_kind[queue[1]] = sum_of((of_kind.get(queue[1], {}), self._requested(pod)))
+        deserved = self.queues.deserved(self._totals, waiting)
+        return QueueLending(queues=self.queues, deserved=deserved, totals=self._totals)
+
+    def _turns(self) -> tuple[QueueTurn, ...]:
+        waiting = self._waiting()
+        found = (self.queues.turns(kind, self._totals, asked) for kind, asked in waiting.items())
+        return tuple(turn for of_kind in found for turn in of_kind)
+
+    def _waiting(self) -> dict[QueueOrigin, dict[str, QueueAmounts]]:
+        """What gangs wait for, by kind and queue."""
         waiting: dict[QueueOrigin, dict[str, QueueAmounts]] = {}
         for members in self.catalog.gangs.values():
             queue = self.queues.of_gang(members.gang)
@@ -114,11 +134,7 @@ class GangPlanner:
             asked = [self._requested(member.pod) for member in members.waiting]
             of_kind = waiting.setdefault(queue[0], {})
             of_kind[queue[1]] = sum_of((of_kind.get(queue[1], {}), *asked))
-        if not waiting:
-            return ()
-        totals = cluster_totals(self._planner.ledger.fleet, nodes)
-        found = (self.queues.turns(kind, totals, asked) for kind, asked in waiting.items())
-        return tuple(turn for of_kind in found for turn in of_kind)
+        return waiting
 
     def _requested(self, pod: Pod) -> QueueAmounts:
         """What a pod that waits will use of its queue at least."""

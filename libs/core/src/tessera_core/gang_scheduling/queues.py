@@ -19,6 +19,7 @@ from tessera_core.gang_scheduling.view import (
 )
 from tessera_core.gangs.fair_shares import QueueShare, share_of
 from tessera_core.gangs.gang import Gang, GangMember
+from tessera_core.gangs.queue_lending import QueueLending
 from tessera_core.gangs.queue_tree import QueueTree
 from tessera_core.gangs.queue_turns import counted_totals, demands, entitlements
 from tessera_core.gangs.queue_usage import ClusterQueues, amounts_of, sum_of
@@ -276,13 +277,10 @@ class SchedulingQueues:
         at, version, found = self._entitled
         if now < at + ENTITLED_S and version == self.version:
             return found
-        found = {}
-        for origin in {place[0] for place in self._specs}:
-            specs = [spec for place, spec in self._specs.items() if place[0] == origin]
-            if not any(spec.deserved for spec in specs):
-                totals, wanted = self._counted_totals(origin), self._wanted(origin, specs)
-                parts = entitlements(QueueTree(specs), totals, wanted)
-                found |= {(origin, name): part for name, part in parts.items()}
+        origins = {origin for origin, _ in self._specs}
+        queues = self._count()
+        waits = {origin: self._waited_for(origin) for origin in origins}
+        found = queues.deserved(self._totals(), waits)
         self._entitled = now, self.version, found
         return found
 
@@ -315,6 +313,12 @@ class SchedulingQueues:
     def usage(self) -> ClusterQueues:
         """All queues and what is used of them, apart from what happens later."""
         return self._count().copy()
+
+    def lending(self, now: float) -> QueueLending:
+        """What queues lend each other, apart from what happens later."""
+        return QueueLending(
+            queues=self.usage(), deserved=self._deserved(now), totals=self._totals()
+        )
 
     def place_of(self, gang: Gang) -> Place | None:
         """The queue of a gang, whether anything describes it or not; None for none, and where no

@@ -22,6 +22,7 @@ class QueueTree:
         for queue in queues:
             self.queues.setdefault(queue.name, queue)
         self._parents = {queue.parent for queue in self.queues.values()}
+        self._below: dict[str, frozenset[str]] = {}
 
     def path(self, name: str) -> tuple[QueueSpec, ...]:
         """The queue and those above it, as far as they exist, at most `MOST_LEVELS`; a circle is
@@ -84,9 +85,11 @@ class QueueTree:
 
     def below(self, name: str) -> frozenset[str]:
         """The queue and all below it."""
-        return frozenset(
-            each for each in self.queues if any(up.name == name for up in self.path(each))
-        )
+        if name not in self._below:
+            self._below[name] = frozenset(
+                each for each in self.queues if any(up.name == name for up in self.path(each))
+            )
+        return self._below[name]
 
 
 def _listed(names: Collection[str]) -> str:

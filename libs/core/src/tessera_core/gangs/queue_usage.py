@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy as copy_of
 
 from tessera_core.dialect_kit.contract import Dimension
 from tessera_core.gangs.catalog import queue_named
 from tessera_core.gangs.gang import Gang, GangOrigin
 from tessera_core.gangs.queue_tree import QueueTree
-from tessera_core.gangs.queue_turns import QueueTurn, turns
+from tessera_core.gangs.queue_turns import QueueTurn, counted_totals, entitlements, turns
 from tessera_core.gangs.queues import (
     KOORDINATOR_QUOTA,
     PLAIN_QUOTA,
@@ -22,9 +22,12 @@ from tessera_core.gangs.queues import (
 )
 from tessera_core.kube.pod_requests import pod_requests
 from tessera_core.kube.quantity import BadQuantity
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.quota.allowance import Uses
 from tessera_schema.kube import Pod
 
+QueueOfKind = tuple[QueueOrigin, str]
+"""A queue: its kind and name."""
 _VOLCANO_FIELDS = ("annotations", "spec.queue")
 
 
@@ -56,6 +59,27 @@ def sum_of(amounts: Iterable[QueueAmounts]) -> dict[QueueDimension, float]:
         for dimension, amount in each.items():
             total[dimension] += amount
     return dict(total)
+
+
+def by_queue(
+    pods: Iterable[Pod],
+    origin: QueueOrigin,
+    queue_of: Callable[[Pod], QueueOfKind | None],
+    ledger: Ledger,
+) -> dict[str, QueueAmounts]:
+    """Name of a queue of this kind -> what these pods have of it."""
+    found: dict[str, list[QueueAmounts]] = {}
+    for pod in pods:
+        queue = queue_of(pod)
+        if queue is not None and queue[0] == origin:
+            found.setdefault(queue[1], []).append(amounts_in(ledger, pod))
+    return {name: sum_of(each) for name, each in found.items()}
+
+
+def amounts_in(ledger: Ledger, pod: Pod) -> QueueAmounts:
+    """What a bound pod counts in queues."""
+    entry = ledger.entry(pod.metadata.uid)
+    return amounts_of(pod, {} if entry is None else entry.uses)
 
 
 class ClusterQueues:
@@ -91,6 +115,10 @@ class ClusterQueues:
             return (VOLCANO_QUEUE if "annotations" in field else self._elastic()), name
         return self.of_namespace(pod.metadata.namespace or "default")
 
+    def tree(self, origin: QueueOrigin) -> QueueTree:
+        """The queues of a kind; none where none is known."""
+        return self._trees.get(origin) or QueueTree(())
+
     def known(self, origin: QueueOrigin) -> bool:
         """Whether any queue of the kind is there: where none is, nobody showed them."""
         return origin in self._trees
@@ -117,18 +145,20 @@ class ClusterQueues:
         name: str,
         asked: QueueAmounts,
         *,
-        freed: QueueAmounts | None = None,
+        freed: Mapping[str, QueueAmounts] | None = None,
         idle: bool = False,
     ) -> str:
-        """Which cap the gang would exceed, in numbers, once others of the queue have left what is
-        `freed`; with `idle`, if nobody used anything. Empty when none."""
+        """Which cap the gang would exceed, in numbers, once others of the tree have left what is
+        `freed`, by the queues that they are in; with `idle`, if nobody used anything. Empty when
+        none."""
         if not self.known(origin):
             return ""
         tree, left = self._trees[origin], freed or {}
 
         def used(queue: str) -> QueueAmounts:
             have = {} if idle else self.used(origin, queue, below=True)
-            return {dim: amount - left.get(dim, 0) for dim, amount in have.items()}
+            gone = sum_of(left[each] for each in tree.below(queue) & left.keys()) if left else {}
+            return {dim: amount - gone.get(dim, 0) for dim, amount in have.items()}
 
         return tree.over(name, used, asked)
 
@@ -151,6 +181,23 @@ class ClusterQueues:
             return ()
         used = {name: dict(sums) for (kind, name), sums in self._used.items() if kind == origin}
         return turns(self._trees[origin], totals, used, waiting)
+
+    def deserved(
+        self, totals: QueueAmounts, waiting: Mapping[QueueOrigin, Mapping[str, QueueAmounts]]
+    ) -> dict[QueueOfKind, QueueAmounts]:
+        """What queues deserve of trees in which none says it: their parts by weight, of what is
+        used and what waits, by kind and queue."""
+        found: dict[QueueOfKind, QueueAmounts] = {}
+        for origin, tree in self._trees.items():
+            if any(queue.deserved for queue in tree.queues.values()):
+                continue
+            waits = waiting.get(origin, {})
+            wanted = {
+                name: sum_of((self.used(origin, name), waits.get(name, {}))) for name in tree.queues
+            }
+            parts = entitlements(tree, counted_totals(tree.queues.values(), totals), wanted)
+            found |= {(origin, name): part for name, part in parts.items()}
+        return found
 
     def _elastic(self) -> QueueOrigin:
         return KOORDINATOR_QUOTA if self.known(KOORDINATOR_QUOTA) else PLAIN_QUOTA

@@ -21,7 +21,7 @@ class EvictionBudget(Struct, frozen=True, kw_only=True):
     """Evictions that are allowed."""
 
     owner_an_hour: int = 2
-    """Pods of one controller within an hour."""
+    """Pods of one controller within an hour; a gang that goes whole counts as one."""
     namespace_an_hour: int = 10
     cluster_an_hour: int = 60
     of_a_plan: int = 32
@@ -62,9 +62,8 @@ def overspent(
     late = [pod for plan in plans for pod in _evicted(plan, now)]
     if len(late) + len(victims) > budget.cluster_an_hour:
         return f"{len(late)} of {budget.cluster_an_hour} pods were evicted within the hour"
-    namespaces = Counter(pod.namespace for pod in late)
-    owners = Counter(pod.owner for pod in late if pod.owner)
-    for namespace, count in Counter(pod.namespace for pod in victims).items():
+    namespaces, owners = _units_by_namespace(late), _units_by_owner(late)
+    for namespace, count in _units_by_namespace(victims).items():
         if namespaces[namespace] + count > budget.namespace_an_hour:
             had, most = namespaces[namespace], budget.namespace_an_hour
             return f"{had} of {most} pods of namespace {namespace} were evicted within the hour"
@@ -74,6 +73,17 @@ def overspent(
             most = budget.owner_an_hour
             return f"the controller of {name} has lost {most} pods within the hour"
     return ""
+
+
+def _units_by_namespace(pods: Iterable[PodOfPlan]) -> Counter[str]:
+    """What counts as one is a pod, or a gang that goes whole."""
+    return Counter(where for where, _ in {(pod.namespace, pod.gang or pod.uid) for pod in pods})
+
+
+def _units_by_owner(pods: Iterable[PodOfPlan]) -> Counter[str]:
+    return Counter(
+        who for who, _ in {(pod.owner, pod.gang or pod.uid) for pod in pods if pod.owner}
+    )
 
 
 def _evicted(plan: Former, now: float) -> Iterator[PodOfPlan]:

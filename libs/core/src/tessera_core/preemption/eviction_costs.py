@@ -7,6 +7,7 @@ finds the cheapest set first.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from math import fsum
 from typing import Final
 
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.preemption.potential_victims import PotentialVictim, PreemptionRules, lost_s
+from tessera_core.preemption.queue_reclaims import QueueReclaims
 from tessera_core.preemption.victim_units import VictimUnit
 
 LOWEST_PRIORITY: Final = -(2**31)
@@ -25,6 +27,10 @@ class EvictionCost(Struct, frozen=True, order=True, gc=False):
 
     slow: int = 0
     """Victims that may take longer to end than the rules like."""
+    by_priority: int = 0
+    """Where queues give back what they borrow, 1 with a victim that goes for its priority alone."""
+    levelled: float = 0
+    """How far below the largest share of the tree a queue comes that gives back."""
     priority: int = LOWEST_PRIORITY
     """The highest among them."""
     gangs: int = 0
@@ -45,20 +51,29 @@ class EvictionCosts:
         self._rules = rules
         self._now = now
         self._of: dict[str, tuple[float, float]] = {}
+        self._reclaims: QueueReclaims | None = None
+
+    def with_reclaims(self, reclaims: QueueReclaims | None) -> EvictionCosts:
+        """The same, where queues give back for a preemptor."""
+        made = copy(self)  # what pods cost is worked out once
+        made._reclaims = reclaims
+        return made
 
     def of(self, units: Iterable[VictimUnit]) -> EvictionCost:
         """Of all of them together; a pod that is in several counts once."""
         units = tuple(units)
         pods = {victim.uid: victim for unit in units for victim in unit.pods}
         each = [self.of_pod(victim) for victim in pods.values()]
+        by_priority, levelled = self._reclaims.cost(units) if self._reclaims else (0, 0.0)
         return EvictionCost(
             slow=sum(victim.grace_s > self._rules.most_grace_s for victim in pods.values()),
+            by_priority=by_priority, levelled=levelled,
             priority=max((unit.priority for unit in units), default=LOWEST_PRIORITY),
             gangs=len({unit.gang for unit in units if unit.gang}),
             card_s=fsum(card_s for card_s, _ in each),
             pods=len(pods),
             cards=fsum(cards for _, cards in each),
-        )
+        )  # fmt: skip
 
     def on_cards(self, units: Iterable[VictimUnit]) -> dict[str, float]:
         """Name of a unit -> card-seconds that are lost with all of these units that hold parts of

@@ -6,15 +6,21 @@ placed. Caps of queues and quotas are those that would hold then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import cached_property, partial
 from typing import Final
 
 from msgspec import Struct
 
 from tessera_core.fleet.arrays import Bools
-from tessera_core.gangs.queue_usage import ClusterQueues, amounts_of, sum_of
-from tessera_core.gangs.queues import QueueDimension, QueueOrigin
+from tessera_core.gangs.queue_usage import (
+    ClusterQueues,
+    QueueOfKind,
+    amounts_of,
+    by_queue,
+    sum_of,
+)
+from tessera_core.gangs.queues import QueueAmounts
 from tessera_core.gangs.reservation import GangReservation, GangUnschedulable, Seats
 from tessera_core.gangs.scratch import MemberRequest, ScratchCluster
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
@@ -33,7 +39,6 @@ _COUNTED: Final = 2048
 """Units that are counted in one slice: about a millisecond."""
 _MOVED: Final = 128
 """Pods that leave or return in one slice: some milliseconds."""
-QueueKey = tuple[QueueOrigin, str]
 
 
 class Preemptor(Struct, frozen=True, kw_only=True):
@@ -41,7 +46,7 @@ class Preemptor(Struct, frozen=True, kw_only=True):
 
     members: tuple[MemberRequest, ...]
     priority: int
-    queue: QueueKey | None = None
+    queue: QueueOfKind | None = None
     domains: Sequence[Set[str]] | None = None
     """Groups of nodes of which one has to take all members; None = any nodes."""
     closed: Set[str] = frozenset()
@@ -51,30 +56,38 @@ class Preemptor(Struct, frozen=True, kw_only=True):
     withheld: Withheld = {}
     """What is promised to others, and not to it."""
 
+    @property
+    def requested(self) -> QueueAmounts:
+        """What its members count in queues at least."""
+        return sum_of(
+            amounts_of(each.pod, minimum_usage(each.request) if each.request else {})
+            for each in self.members
+        )
+
 
 class QueueRoom:
-    """Whether the preemptor's queue takes it once pods of the same queue have gone."""
+    """Whether the preemptor's queue takes it once pods of its tree have gone."""
 
-    def __init__(self, ledger: Ledger, queues: ClusterQueues | None, preemptor: Preemptor) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        queues: ClusterQueues | None,
+        preemptor: Preemptor,
+        queue_of: Callable[[Pod], QueueOfKind | None],
+    ) -> None:
         """Without `queues` nobody has a cap."""
         self._ledger = ledger
         self._queues = queues
         self._queue = preemptor.queue
-        self._requested = sum_of(
-            amounts_of(each.pod, minimum_usage(each.request) if each.request else {})
-            for each in preemptor.members
-        )
+        self._queue_of = queue_of
+        self._requested = preemptor.requested
 
     def over(self, gone: Iterable[Pod]) -> str:
         """The cap that is exceeded without these pods, in numbers; empty for none."""
         if self._queues is None or self._queue is None:
             return ""
-        freed = sum_of(map(self._amounts, gone))
+        freed = by_queue(gone, self._queue[0], self._queue_of, self._ledger)
         return self._queues.over(*self._queue, self._requested, freed=freed)
-
-    def _amounts(self, pod: Pod) -> Mapping[QueueDimension, float]:
-        entry = self._ledger.entry(pod.metadata.uid)
-        return amounts_of(pod, {} if entry is None else entry.uses)
 
 
 class EvictionTrials:

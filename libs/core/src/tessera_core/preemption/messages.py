@@ -31,9 +31,10 @@ def lost(card_s: float) -> str:
     return f"{card_s / unit:.3g} {name}"
 
 
-def why(unit: VictimUnit) -> str:
+def why(unit: VictimUnit, found: Preemption) -> str:
     """Why it may go."""
-    parts = [f"priority {unit.priority}"]
+    lender = found.lenders.get(unit.pods[0].uid)
+    parts = [f"queue {lender} gives back"] if lender else [f"priority {unit.priority}"]
     if unit.surplus_of:
         parts.append(f"beyond the minimum of gang {unit.surplus_of.partition('/')[2]}")
     if unit.gang:
@@ -43,7 +44,7 @@ def why(unit: VictimUnit) -> str:
 
 def _named(unit: VictimUnit, found: Preemption) -> str:
     card_s = sum(found.card_s[victim.uid] for victim in unit.pods)
-    return f"{unit.name} ({why(unit)}, {lost(card_s)} lost)"
+    return f"{unit.name} ({why(unit, found)}, {lost(card_s)} lost)"
 
 
 def _counted(found: Preemption) -> str:

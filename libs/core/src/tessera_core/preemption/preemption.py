@@ -1,9 +1,10 @@
 """Preemption per card: who would have to go so that a pod or a gang fits, and at what cost.
 
 It decides nothing and changes nothing: it answers from a ledger as it is. Only pods and gangs of
-lower priority are named, in the same queue; none that protects itself or that a disruption budget
-guards; and none without which there would be room as well. The work is bounded, equal input gives
-equal answers.
+lower priority are named, in the same queue, and, where queues give back what they borrow, those of
+any priority in queues that use more than they deserve; none that protects itself or that a
+disruption budget guards; and none without which there would be room as well. The work is bounded,
+equal input gives equal answers.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.gangs.catalog import GangCatalog, queue_named
+from tessera_core.gangs.queue_lending import QueueLending
 from tessera_core.gangs.queue_tree import VOLCANO_DEFAULT
-from tessera_core.gangs.queue_usage import ClusterQueues
-from tessera_core.gangs.queues import VOLCANO_QUEUE
+from tessera_core.gangs.queue_usage import ClusterQueues, QueueOfKind
+from tessera_core.gangs.queues import VOLCANO_QUEUE, QueueOrigin
 from tessera_core.gangs.reservation import Seats
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.change_log import ChangePlace
@@ -26,12 +28,17 @@ from tessera_core.preemption.eviction_costs import EvictionCost, EvictionCosts
 from tessera_core.preemption.eviction_trials import (
     EvictionTrials,
     Preemptor,
-    QueueKey,
     QueueRoom,
     pods_of,
 )
 from tessera_core.preemption.node_bounds import nodes_in_order
-from tessera_core.preemption.potential_victims import PotentialVictim, PreemptionRules, protected
+from tessera_core.preemption.potential_victims import (
+    SYSTEM_PRIORITY,
+    PotentialVictim,
+    PreemptionRules,
+    protected,
+)
+from tessera_core.preemption.queue_reclaims import QueueReclaims
 from tessera_core.preemption.victim_columns import VictimColumns, joined, lines_of
 from tessera_core.preemption.victim_search import Forbidden, VictimSearch, VictimSet
 from tessera_core.preemption.victim_units import EvictableUnits, VictimUnit, units_of
@@ -61,6 +68,10 @@ class Preemption(Struct, frozen=True, kw_only=True):
     cost: EvictionCost
     card_s: Mapping[str, float] = {}
     """Pod's uid -> card-seconds that are lost with it."""
+    lenders: Mapping[str, str] = {}
+    """Victim's uid -> the queue that gives its cards back; the others go for their priority."""
+    kind: QueueOrigin | None = None
+    """Of these queues."""
     exhausted: bool = False
     """The search ended at its bound: there may be a cheaper choice."""
 
@@ -89,10 +100,12 @@ class PreemptionView(Struct, frozen=True, kw_only=True):
     catalog: GangCatalog
     queues: ClusterQueues | None = None
     """With what is used of them."""
+    lending: QueueLending | None = None
+    """Where queues give back what they borrow; None where they do not."""
     budgets: Sequence[Disruption] = ()
     rules: PreemptionRules = PreemptionRules()
 
-    def queue_of(self, pod: Pod) -> QueueKey | None:
+    def queue_of(self, pod: Pod) -> QueueOfKind | None:
         """The queue that the pod or its gang names, or that it is in by its namespace. Where no
         queues of the kind are known, Volcano's default one is none."""
         if self.queues is None:
@@ -128,6 +141,7 @@ class PreemptionPlanner:
         self._of_gangs: EvictableUnits | None = None
         self._costs = EvictionCosts(view.ledger, view.rules, now)
         self._evictable: EvictableUnits | None = None
+        self._reclaims: QueueReclaims | None = None
 
     def preempt(self, preemptor: Preemptor) -> Preemption | NoPreemption:
         """Who would have to go for a preemptor that fits nowhere now."""
@@ -136,13 +150,15 @@ class PreemptionPlanner:
     def search(self, preemptor: Preemptor) -> Slices[Preemption | NoPreemption]:
         """The same in slices of some milliseconds at most, during which the view has to stay as it
         is."""
-        room = QueueRoom(self._view.ledger, self._view.queues, preemptor)
+        view = self._view
+        room = QueueRoom(view.ledger, view.queues, preemptor, view.queue_of)
         single = len(preemptor.members) == 1 and preemptor.domains is None
         found, exhausted = None, False
-        view = self._view
         yield from self._columns.follow(
             view.bound, view.ledger, view.catalog.of_pod, bound_at=view.bound_at
         )
+        self._reclaims = self._reclaims_for(preemptor)
+        self._costs = self._costs.with_reclaims(self._reclaims)
         trials = self._trials(preemptor, room)
         yield
         if single:
@@ -158,7 +174,28 @@ class PreemptionPlanner:
         return Preemption(
             units=found.units, seats=found.seats, cost=found.cost, exhausted=exhausted,
             card_s={victim.uid: self._costs.of_pod(victim)[0] for victim in pods},
+            lenders=self._lenders(found.units),
+            kind=preemptor.queue[0] if preemptor.queue else None,
         )  # fmt: skip
+
+    def _reclaims_for(self, preemptor: Preemptor) -> QueueReclaims | None:
+        view = self._view
+        if view.lending is None or preemptor.queue is None:
+            return None
+        return QueueReclaims(
+            view.lending, view.ledger, view.queue_of, preemptor.queue, preemptor.requested,
+            members=(member.pod for member in preemptor.members), ending=self._columns.ending,
+        )  # fmt: skip
+
+    def _lenders(self, units: Sequence[VictimUnit]) -> dict[str, str]:
+        if self._reclaims is None:
+            return {}
+        return {
+            victim.uid: lender
+            for unit in units
+            if (lender := self._reclaims.lender(unit))
+            for victim in unit.pods
+        }
 
     def _trials(self, preemptor: Preemptor, room: QueueRoom) -> EvictionTrials:
         view = self._view
@@ -214,17 +251,23 @@ class PreemptionPlanner:
         return able, kept
 
     def _why_not(self, unit: VictimUnit, preemptor: Preemptor, evictable: EvictableUnits) -> str:
-        if unit.priority >= preemptor.priority:
+        other = self._view.queue_of(unit.pods[0].pod) != preemptor.queue
+        if other and self._reclaims is not None:
+            stays = self._reclaims.why_not(unit)
+            if stays or self._reclaims.forbidden((unit,)):
+                return stays or "of a queue that would have too little left"
+        elif unit.priority >= preemptor.priority:
             return "not of lower priority"
-        if self._view.queue_of(unit.pods[0].pod) != preemptor.queue:
+        elif other:
             return "of another queue"
         guarded = self._forbidden(evictable)((unit,))
         return "guarded by a disruption budget" if guarded else ""
 
     def _forbidden(self, evictable: EvictableUnits) -> Forbidden:
-        budgets = self._view.budgets
+        budgets, reclaims = self._view.budgets, self._reclaims
         return lambda units: (
             evictable.beyond_surplus(units)
+            or (reclaims.forbidden(units) if reclaims else "")
             or (forbidden(budgets, pods_of(units).values()) if budgets else "")
         )
 
@@ -241,8 +284,9 @@ class PreemptionPlanner:
             if idle is not None:
                 return idle, False
         whole, _ = yield from self._able(preemptor, gangs)
+        below = preemptor.priority if self._reclaims is None else SYSTEM_PRIORITY
         held = joined((
-            self._columns.below(preemptor.priority, self._now),
+            self._columns.below(below, self._now),
             lines_of(whole, self._view.ledger, self._costs),
         ))  # fmt: skip
         yield

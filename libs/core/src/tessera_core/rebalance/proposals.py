@@ -46,7 +46,7 @@ class EnabledPlanKinds(Struct, frozen=True, kw_only=True):
                 return self.move
             case PlanKind.RESIZE:
                 return self.resize
-            case PlanKind.PREEMPT | PlanKind.DISSOLVE:
+            case PlanKind.PREEMPT | PlanKind.RECLAIM | PlanKind.DISSOLVE:
                 return False
 
 
@@ -120,7 +120,7 @@ def stale(situation: ClusterView, rules: ProposalRules, spec: PlanSpec) -> Slice
             return (yield from contention.stale(situation, rules.contention, spec))
         case PlanKind.RESIZE:
             return resize_proposals.stale(situation, spec)
-        case PlanKind.PREEMPT | PlanKind.DISSOLVE:
+        case PlanKind.PREEMPT | PlanKind.RECLAIM | PlanKind.DISSOLVE:
             return "it is the scheduler's to carry out"
 
 

@@ -52,6 +52,10 @@ def place_parser(commands: Commands, environ: Mapping[str, str]) -> None:
         "nothing is evicted",
     )  # fmt: skip
     command.add_argument(
+        "--reclaim", action="store_true",
+        help="the same, and those of any priority in queues that use more than they deserve",
+    )  # fmt: skip
+    command.add_argument(
         "--config", metavar="FILE", help="YAML: dialects: {NAME: {enabled: false, OPTION: ...}}"
     )
     command.set_defaults(run=_place)
@@ -68,6 +72,7 @@ def _place(options: argparse.Namespace) -> int:
         why=options.why,
         cards=options.cards,
         preempt=options.preempt,
+        reclaim=options.reclaim,
         stdin=sys.stdin.buffer if sys.stdin is not None else io.BytesIO(),
         notify=print_notice,
         now_ns=time.time_ns(),

@@ -87,6 +87,7 @@ def place(  # noqa: PLR0913  (keyword-only: each is an option of the command)
     why: bool = False,
     cards: bool = False,
     preempt: bool = False,
+    reclaim: bool = False,
     stdin: BinaryIO,
     notify: Callable[[str], None],
     now_ns: int,
@@ -95,7 +96,7 @@ def place(  # noqa: PLR0913  (keyword-only: each is an option of the command)
 
     `notify` is called with what concerns no planned pod. Raises errors.CommandError.
     """
-    objects = PreemptionObjects() if preempt else None
+    objects = PreemptionObjects() if preempt or reclaim else None
     world = ClusterInput(registry(config), notify, objects)
     for source in sources(names, recursive=recursive):
         for item in items(source, stdin):
@@ -108,7 +109,10 @@ def place(  # noqa: PLR0913  (keyword-only: each is an option of the command)
         notify(line)
     preemptions = None
     if objects is not None:
-        preemptions = Preemptions(planner, gangs, objects, cluster.bound, now_ns)
+        lending = gangs.lending(each.pod for each in world.planned) if reclaim else None
+        preemptions = Preemptions(
+            planner, gangs, objects, cluster.bound, now_ns, lending=lending
+        )  # fmt: skip
     now = now_ns / 1e9
     running = (_running(pod, now) for pod in cluster.bound)
     shadows = ShadowPlanner(planner, gangs, running, now, format_time)
@@ -120,7 +124,7 @@ def place(  # noqa: PLR0913  (keyword-only: each is an option of the command)
     return Plan(
         answers.outcomes, planner, answers.closer if why else None, answers.advice, listed,
         world.gaps, tuple(gangs.outcomes.values()), gangs.turns,
-        answers.preemptions if preempt else None, answers.gang_preemptions, shadows.shadow,
+        None if objects is None else answers.preemptions, answers.gang_preemptions, shadows.shadow,
     )  # fmt: skip
 
 

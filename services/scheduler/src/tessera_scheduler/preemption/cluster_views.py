@@ -26,23 +26,30 @@ class ClusterViews:
         nodes: GangNodes,
         gangs: GangScheduling | None,
         rules: PreemptionRules,
+        reclaims: bool,
     ) -> None:
-        """Without `gangs` neither PodGroups nor queues are read: pods of gangs whose minimum is not
-        on the pods themselves stay where they are, and pods are in the queues that they name."""
+        """With `reclaims` queues give back what they borrow. Without `gangs` neither PodGroups nor
+        queues are read: pods of gangs whose minimum is not on the pods themselves stay where they
+        are, and pods are in the queues that they name."""
         self._ledger = ledger
         self._pods = pods
         self._nodes = nodes
         self._gangs = gangs
         self._rules = rules
+        self._reclaims = reclaims
 
     def view(self, budgets: tuple[Disruption, ...]) -> Slices[PreemptionView]:
         """The cluster at the end of the last slice, with these disruption budgets."""
         catalog = yield from self._catalog()
         filters = yield from self._nodes.copied_filters()
+        lending = None
+        if self._gangs is not None:
+            lending = self._gangs.queues.lending(self._gangs.clock.time())
         return PreemptionView(
             ledger=self._ledger.snapshot(), filters=filters, catalog=catalog, budgets=budgets,
             rules=self._rules, bound=self._pods.all(), bound_at=self._pods.changes.here(),
-            queues=ClusterQueues(()) if self._gangs is None else self._gangs.queues.usage(),
+            queues=ClusterQueues(()) if lending is None else lending.queues,
+            lending=lending if self._reclaims else None,
         )  # fmt: skip
 
     def _catalog(self) -> Slices[GangCatalog]:

@@ -7,19 +7,17 @@ over goes on with it, and budgets and pauses are counted from those that are the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from hashlib import blake2b
 from typing import Final, NoReturn
 
 from msgspec.structs import replace
 
+from tessera_core.gangs.queue_lending import GRACE_S
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.plan import Approved, Refuted, advance
 from tessera_core.preemption.eviction_budgets import (
     EvictionBudget,
     barred,
     overspent,
-    preemptor_of,
 )
 from tessera_core.preemption.messages import sentence
 from tessera_core.preemption.preemption import Preemption
@@ -39,15 +37,13 @@ from tessera_scheduler.preemption.pending_preemptors import (
     PendingPreemptors,
     due,
 )
+from tessera_scheduler.preemption.plan_specs import plan_name, plan_spec
 from tessera_scheduler.preemption.promises import PlanPromises
 from tessera_schema.plans import (
     PlanKind,
     PlanPhase,
-    PlanPromise,
-    PlanSeat,
     PlanSpec,
     PlanStatus,
-    PlanStep,
     PodOfPlan,
 )
 
@@ -185,16 +181,33 @@ class PreemptionController:
         if not isinstance(found, Preemption) or not found.units or unread:
             self._not(waiting, unread or sentence(found))
             return None
-        spec = _spec(waiting, found)
-        why = overspent(formers, [step.pod for step in spec.steps], self._budget, now)
+        spec = plan_spec(waiting, found)
+        why = self._too_early(waiting, found, now)
+        why = why or overspent(formers, [step.pod for step in spec.steps], self._budget, now)
         why = why or await self._executor.dry_run([_key(step.pod) for step in spec.steps])
         if why or not self._leadership.leads:
             self._not(waiting, why)
             return None
         return await self._started(spec)
 
+    def _too_early(self, waiting: PendingPreemptor, found: Preemption, now: float) -> str:
+        """Why queues give nothing back yet; empty when they do, or nobody goes because of that. One
+        plan at a time takes back: what it promises does not count as used before it is used."""
+        if not found.lenders:
+            return ""
+        grace_s = GRACE_S.get(found.kind, 0.0) if found.kind is not None else 0.0
+        if now < waiting.since + grace_s:
+            waiting.not_before = waiting.since + grace_s
+            return f"queues give back after {grace_s:g} s of waiting"
+        promising = {promise.plan for promise in self._ledger.promises}
+        for plan in self._plans.known.values():
+            if plan.spec.kind is PlanKind.RECLAIM and plan.name in promising:
+                waiting.not_before = now + self._settings.after_s
+                return f"plan {plan.name} takes cards back first"
+        return ""
+
     async def _started(self, spec: PlanSpec) -> PlanObject | None:
-        name = _name(spec, self._clock.time())
+        name = plan_name(spec, self._clock.time())
         if not await self._plans.create(name, spec):
             return None
         plan = self._plans.known[name]
@@ -210,49 +223,6 @@ class PreemptionController:
     def _not(self, waiting: PendingPreemptor, why: str) -> None:
         name = f"{waiting.key.namespace}/{waiting.key.name}"
         _log.info("nobody is evicted", pod=name, gang=waiting.gang, why=why)
-
-
-def _spec(waiting: PendingPreemptor, found: Preemption) -> PlanSpec:
-    """Victims on the nodes where the pods are to be come first."""
-    nodes = [seat.node for seat in found.seats.values()]
-    victims = sorted(found.victims, key=lambda each: each.pod.spec.node_name not in nodes)
-    key, gang = waiting.key, waiting.gang
-    pod = PodOfPlan(namespace=key.namespace, name=key.name, uid=key.uid, node=nodes[0])
-    who = f"gang {gang.partition('/')[2]}" if gang else f"{key.namespace}/{key.name}"
-    return PlanSpec(
-        kind=PlanKind.PREEMPT, reason=f"{who}: {sentence(found)}",
-        cost=round(found.cost.card_s, 1),
-        steps=tuple(
-            PlanStep(
-                pod=PodOfPlan(
-                    namespace=each.pod.metadata.namespace, name=each.pod.metadata.name,
-                    uid=each.uid, node=each.pod.spec.node_name, owner=each.owner,
-                )
-            )
-            for each in victims
-        ),
-        for_pod=None if gang else pod, for_gang=gang,
-        promise=PlanPromise(priority=waiting.priority, seats=tuple(_seats(found))),
-        decision="approved", decided_by=_BY,
-    )  # fmt: skip
-
-
-def _seats(found: Preemption) -> Iterator[PlanSeat]:
-    """What each pod gets that asks for cards."""
-    for seat in found.seats.values():
-        if seat.grant is not None:
-            grant = seat.grant
-            pod = PodOfPlan(
-                namespace=grant.namespace, name=grant.name, uid=grant.uid, node=seat.node
-            )
-            yield PlanSeat(pod=pod, shares=grant.shares)
-
-
-def _name(spec: PlanSpec, now: float) -> str:
-    """Another name for each time that the same pods go for the same pod or gang."""
-    about = [step.pod.uid for step in spec.steps]
-    text = "/".join([*about, preemptor_of(spec), f"{now:.0f}"])
-    return f"preempt-{blake2b(text.encode(), digest_size=5).hexdigest()}"
 
 
 def _key(pod: PodOfPlan) -> PodKey:

@@ -28,7 +28,7 @@ from tessera_runtime.plans.plan_store import PlanObject, PlanStore
 from tessera_scheduler.preemption.environment import PreemptionEnvironment
 from tessera_scheduler.preemption.pending_gangs import why_over
 from tessera_scheduler.preemption.promises import named
-from tessera_schema.plans import PlanStep, PodOfPlan
+from tessera_schema.plans import PlanKind, PlanStep, PodOfPlan
 
 AT_ONCE: Final = 16
 """Evictions that are under way at a time."""
@@ -159,7 +159,9 @@ class PreemptionExecutor:
                 why, wait_s = str(e), e.retry_after_s if isinstance(e, ApiBusy) else 0
             else:
                 text = f"evicted for {named(plan.spec)} by plan {plan.name}"
-                self._recorder.record(of_pod(_key(pod)), "Preempted", text, warning=True)
+                reclaimed = plan.spec.kind is PlanKind.RECLAIM
+                reason = "Reclaimed" if reclaimed else "Preempted"
+                self._recorder.record(of_pod(_key(pod)), reason, text, warning=True)
                 return ""
             if self._clock.time() + max(wait_s, AGAIN_S) > until:
                 return f"{pod.namespace}/{pod.name} is not evicted: {why}"

@@ -47,7 +47,10 @@ def open_preemption(
     nodes = GangNodes(registry.resources) if gangs is None else gangs.nodes
     own = nodes if gangs is None else None
     pods = RunningPods(own)
-    views = ClusterViews(ledger=ledger, pods=pods, nodes=nodes, gangs=gangs, rules=settings.rules)
+    views = ClusterViews(
+        ledger=ledger, pods=pods, nodes=nodes, gangs=gangs, rules=settings.rules,
+        reclaims=settings.reclaim,
+    )  # fmt: skip
     closed = closed_nodes(reservations, environment.monotonic_clock)
     advisor = PreemptionAdvisor(kube, views, gangs, closed, clock, settings=settings)
     waiting = PendingPreemptors(settings.preemptors)
@@ -57,7 +60,7 @@ def open_preemption(
     )
     controller = None
     if settings.evicts:
-        plans = PlanStore(kube, (PlanKind.PREEMPT,))
+        plans = PlanStore(kube, (PlanKind.PREEMPT, PlanKind.RECLAIM))
         executor = PreemptionExecutor(
             environment, ledger=ledger, plans=plans, gangs=registry_of_gangs
         )

@@ -27,6 +27,10 @@ class PreemptionSettings(Struct, frozen=True, kw_only=True):
     """`show`: `tessera explain` says who would have to go, and nobody is evicted. `off`: nothing is
     kept of running pods for it. `on`: they are evicted, by plans (docs/preemption.md); the
     component `preemption` gives the rights."""
+    reclaim: bool = False
+    """Whether pods count as well, of any priority, of queues that use more than they deserve, for
+    one of another queue of their tree (docs/preemption.md). Queues are read where gangs start
+    whole."""
     protect_s: Annotated[float, Meta(ge=0)] = 60.0
     """Seconds after its start in which a pod is no victim."""
     after_s: Seconds = 5.0

@@ -53,6 +53,7 @@ def _victim(
         "cards": _cards([] if entry is None else [entry.grant]),
         "priority": unit.priority,
         "gang": unit.gang,
+        "lender": found.lenders.get(victim.uid, ""),
         "card_seconds": round(found.card_s[victim.uid], 1),
         "grace_seconds": victim.grace_s,
     }

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tessera_cli.place.preemption.objects import PreemptionObjects
 from tessera_core.admission.admit import AdmittedPod
 from tessera_core.gang_planner.planner import GangPlanner
+from tessera_core.gangs.queue_lending import QueueLending
 from tessera_core.gangs.scratch import MemberRequest
 from tessera_core.planner import Planner
 from tessera_core.preemption.eviction_trials import Preemptor
@@ -39,8 +40,11 @@ class Preemptions:
         objects: PreemptionObjects,
         bound: Iterable[Pod],
         now_ns: int,
+        *,
+        lending: QueueLending | None,
     ) -> None:
-        """The planner's ledger is used as it is when an answer is given."""
+        """The planner's ledger is used as it is when an answer is given. With `lending` queues give
+        back what they borrow."""
         self._planner = planner
         self._gangs = gangs
         self._objects = objects
@@ -51,6 +55,7 @@ class Preemptions:
             catalog=objects.with_priorities(gangs.catalog),
             queues=gangs.queues,
             budgets=objects.budgets,
+            lending=lending,
         )
         self._preemption = PreemptionPlanner(self._view, now_ns / 1e9)
         self._known: dict[tuple[object, ...], PreemptionAnswer] = {}

@@ -34,7 +34,12 @@ def show_preemptions(to: Screen, plan: Plan) -> None:
             notes.append((name, sentence(found)))
             continue
         rows = [
-            (victim.pod.name, _on(plan, victim.uid), lost(found.card_s[victim.uid]), why(unit))
+            (
+                victim.pod.name,
+                _on(plan, victim.uid),
+                lost(found.card_s[victim.uid]),
+                why(unit, found),
+            )
             for unit in found.units
             for victim in unit.pods
         ]
