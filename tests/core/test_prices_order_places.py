@@ -95,6 +95,9 @@ def test_a_pod_of_a_class_that_wants_little_costs_little() -> None:
 
 def test_pods_that_no_hint_counts_yet_are_taken_to_be_alike() -> None:
     placer = a_cluster(packer=packing(), used={"n2": 10})
+    placer.fleet.put("dear", [a_card("dear-0")])
+    hold(placer, "dear")
+    priced(placer, "dear", DEAR)  # so that GPU time is not plenty
     priced(placer, "n2", (0, 0, 2, 40, 80), sharers=1)
     assert put(placer, a_pod())[0] == "n2"
     hold(placer, "n2")
@@ -135,11 +138,52 @@ def test_so_does_a_dialect_that_spreads(order: NodeOrder) -> None:
     assert put(placer, pod)[0] == "n1"
 
 
-def test_prices_replace_pressure() -> None:
+def hot(placer: Placer, node: str) -> None:
+    """The node's first card is in use all the time, and cheap."""
+    hint = CardHint(card=f"{node}-0", busy_percent=100, confidence=1, prices=CHEAP, holders=9)
+    pressure.set_pressure(placer.fleet, NodeHints(node=node, at=0, cards=(hint,)))
+
+
+def test_where_gpu_time_is_scarce_prices_replace_pressure() -> None:
     placer = a_cluster(packer=packing(), used={"n2": 40})
-    hot = CardHint(card="n2-0", busy_percent=100, confidence=1, prices=CHEAP, holders=9)
-    pressure.set_pressure(placer.fleet, NodeHints(node="n2", at=0, cards=(hot,)))
+    hot(placer, "n2")
+    for n in ("n0", "n1"):
+        hold(placer, n)
+        priced(placer, n, DEAR)
+    assert not price.is_plenty(placer.fleet)
     assert put(placer, a_pod())[0] == "n2"
+
+
+@pytest.mark.parametrize("packer", [Packer, packing])
+def test_where_it_is_plenty_pressure_comes_first(packer: type[Packer]) -> None:
+    placer = a_cluster(packer=packer(), used={"n2": 40})
+    hot(placer, "n2")
+    assert price.is_plenty(placer.fleet)
+    assert put(placer, a_pod())[0] != "n2"
+
+
+def test_where_it_is_plenty_nobody_is_taken_to_want_less_than_half_a_card() -> None:
+    placer = a_cluster(packer=packing())
+    lead = units(a_pod())[0].lead
+    hold(placer, "n0")
+    priced(placer, "n0", CHEAP, wants={"little": 5, "much": 80})
+    assert price.wanted_percent(placer.fleet, "little", lead) == price.MEAN_PERCENT
+    assert price.wanted_percent(placer.fleet, "much", lead) == 80
+    priced(placer, "n0", DEAR)
+    assert price.wanted_percent(placer.fleet, "little", lead) == 5
+
+
+@pytest.mark.parametrize("packer", [Packer, packing])
+def test_and_prices_decide_between_cards_under_equal_pressure(packer: type[Packer]) -> None:
+    placer = a_cluster(packer=packer(), used={"n0": 10, "n1": 10, "n2": 10})
+    for n, prices in (("n0", DEAR), ("n1", CHEAP), ("n2", DEAR)):
+        priced(placer, n, prices)
+    for busy in (f"busy{number}" for number in range(9)):
+        placer.fleet.put(busy, [a_card(f"{busy}-0")])
+        hold(placer, busy)
+        hot(placer, busy)
+    assert price.is_plenty(placer.fleet)
+    assert put(placer, a_pod())[0] == "n1"
 
 
 @pytest.mark.parametrize("prices", [(), (100,), DEAR[:4]])
@@ -256,16 +300,17 @@ def test_where_gpu_time_is_plenty_parts_keep_away_from_cards_that_nobody_holds()
     fleet = placer.fleet
     for n in NAMES:
         priced(placer, n, (0, 0, 0, 0, 20), (0, 0, 0, 0, 20))
-    assert price.idle_steps(fleet) == price.IDLE_STEPS
     hold(placer, "n1", 1)
     lead = placer.with_pressure(a_pod(), units(a_pod()))[0].lead
-    dearer = price.steps(fleet.cards, lead)
+    assert lead.policy.pressure is PressurePolicy.FIRST_PRICED
     row = fleet.rows["n1"]
-    assert dearer[row, :2].tolist() == [price.IDLE_STEPS, 0]
+    assert pressure.felt(fleet.cards, lead)[row, :2].tolist() == [pressure.IDLE, 0]
     assert put(placer, a_pod()) == ("n1", "n1-1")
     for n in NAMES:
-        priced(placer, n, (1, 3, 20, 40, 60), (1, 3, 20, 40, 60))
-    assert price.idle_steps(fleet) == 0
+        priced(placer, n, (1, 3, 30, 40, 60), (1, 3, 30, 40, 60))
+    lead = placer.with_pressure(a_pod(), units(a_pod()))[0].lead
+    assert lead.policy.pressure is PressurePolicy.PRICE
+    assert not pressure.felt(fleet.cards, lead).any()
 
 
 def test_without_prices_cards_that_nobody_holds_cost_nothing_more() -> None:

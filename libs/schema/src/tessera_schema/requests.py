@@ -66,6 +66,8 @@ class PressurePolicy(StrEnum):
     PRICE = "price"
     """Cards have prices (`tessera_core.placement.scoring.price`), which count with what the policy
     loses there."""
+    FIRST_PRICED = "first-priced"
+    """As `FIRST`, and in each group prices count as with `PRICE`."""
 
 
 class Choice(StrEnum):
@@ -131,10 +133,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     pressure: PressurePolicy = PressurePolicy.NOTHING
     """Set when a pod is placed; no dialect does."""
     wanted_percent: float = 0
-    """With PressurePolicy.PRICE: GPU time that the pod is expected to want of each card; 0 = it has
-    its cards to itself."""
-    idle_steps: int = 0
-    """With PressurePolicy.PRICE: steps by which a card that nobody holds is dearer."""
+    """Where prices count: GPU time that the pod is expected to want of each card; 0 = it has its
+    cards to itself."""
 
 
 class ModelSizes(Struct, frozen=True):

@@ -18,7 +18,7 @@ from tessera_core.fleet.needs import CardNeeds
 from tessera_core.placement.packing.potential import steps_of
 from tessera_core.placement.scoring import price
 from tessera_core.placement.scoring.koordinator import card_score
-from tessera_core.placement.scoring.pressure import felt
+from tessera_core.placement.scoring.pressure import COMES_FIRST, PRICED, felt
 from tessera_schema.requests import CardKey, PressurePolicy, Request, Weights
 
 
@@ -93,15 +93,12 @@ def in_order(
     policy = request.policy
     sign = -1 if policy.highest_index_first else 1
     keys = [_key(packed) if k is CardKey.PACK and packed else KEYS[k] for k in policy.cards]
-    match policy.pressure:
-        case PressurePolicy.PRICE:
-            keys.insert(0, _priced(packed) if packed else _coarse)
-        case PressurePolicy.FIRST:
-            keys.insert(0, _pressure)
-        case PressurePolicy.TIES:
-            keys.append(_pressure)
-        case PressurePolicy.NOTHING:
-            pass
+    if policy.pressure in PRICED:
+        keys.insert(0, _priced(packed) if packed else _coarse)
+    if policy.pressure in COMES_FIRST:
+        keys.insert(0, _pressure)
+    if policy.pressure is PressurePolicy.TIES:
+        keys.append(_pressure)
     columns = [key(view, request, need) for key in keys]
     ranks = list(zip(*columns, [sign * card.index for card in view.facts], strict=True))
     return sorted(cards, key=ranks.__getitem__)

@@ -29,7 +29,8 @@ def keys(
     the cards that have room for the request, where that is known already. `host` is what the
     pod asks of its host. Without a packer `pack` is binpack; `usage` is `Fleet.usage`, or where
     somebody remembers it."""
-    priced = request.policy.pressure is PressurePolicy.PRICE
+    policy = request.policy.pressure
+    priced = policy in pressure.PRICED
     packs = request.policy.node is NodeOrder.PACK and packer is not None
     if packs and packer is not None:
         prices = price.steps(fleet.cards, request) if priced else None
@@ -37,17 +38,13 @@ def keys(
         columns = order.keys(fleet, request, packer.state, hosts=hosts, host=host, prices=prices)
     else:
         columns = _keys(fleet, request, usage or fleet.usage)
-    match request.policy.pressure:
-        case PressurePolicy.PRICE:
-            if not packs:
-                coarse = price.coarse_steps(fleet.cards, request)
-                columns.insert(0, pressure.on_worst_card(fleet, request, coarse, room))
-        case PressurePolicy.FIRST:
-            columns.insert(0, pressure.of_nodes(fleet, request, room))
-        case PressurePolicy.TIES:
-            columns.append(pressure.of_nodes(fleet, request, room))
-        case PressurePolicy.NOTHING:
-            pass
+    if priced and not packs:
+        coarse = price.coarse_steps(fleet.cards, request)
+        columns.insert(0, pressure.on_worst_card(fleet, request, coarse, room))
+    if policy in pressure.COMES_FIRST:
+        columns.insert(0, pressure.of_nodes(fleet, request, room))
+    if policy is PressurePolicy.TIES:
+        columns.append(pressure.of_nodes(fleet, request, room))
     return [*columns, fleet.rank]
 
 

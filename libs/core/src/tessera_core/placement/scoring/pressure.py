@@ -8,8 +8,8 @@ felt, every answer is what it is without this module.
 A pod that names an order keeps it, and so do dialects that spread or whose strategy an operator
 chose: there pressure decides between equals. Where nobody named an order
 (`tessera_core.placement.packing.packer` knows), by `pack` and by the orders that give way to it,
-prices count (`tessera_core.placement.scoring.price`). While no hint has prices, because the
-rebalancer is of an earlier release, pressure comes first there.
+prices count (`tessera_core.placement.scoring.price`). Where GPU time is plenty, and while no hint
+has prices because the rebalancer is of an earlier release, pressure comes first there.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ from tessera_core.placement.units import PlacementUnit
 from tessera_schema.messages.hints import CardHint, NodeHints
 from tessera_schema.requests import NodeOrder, PodRequest, PressurePolicy, Request
 
+COMES_FIRST: Final = frozenset({PressurePolicy.FIRST, PressurePolicy.FIRST_PRICED})
+"""With these nodes and cards under less pressure come first."""
+PRICED: Final = frozenset({PressurePolicy.PRICE, PressurePolicy.FIRST_PRICED})
+"""With these prices count."""
 STEPS: Final = 8
 """The pressure of a card that is used all the time."""
 SOFT: Final = 5
@@ -77,7 +81,7 @@ def pressure_sensitive_units(
     ties = PressurePolicy.TIES if pressed else PressurePolicy.NOTHING
     if not fleet.priced and ties is PressurePolicy.NOTHING:
         return wanted
-    first = PressurePolicy.PRICE if fleet.priced else PressurePolicy.FIRST
+    first = _without_a_name(fleet)
     gives_way = not (packer is None or packer.has_named(pod.uid))
     policies = [first if gives_way and _packs(unit) else ties for unit in wanted]
     if all(policy is PressurePolicy.NOTHING for policy in policies):
@@ -93,10 +97,17 @@ def felt(cards: CardColumns, request: Request) -> Codes:
     soft = not request.cores_percent and not request.exclusive
     least = np.uint8(SOFT if soft else FIRM)
     over: Codes = np.maximum(cards.pressure, least) - least
-    if request.policy.pressure is not PressurePolicy.FIRST or _takes_all(request):
+    if request.policy.pressure not in COMES_FIRST or _takes_all(request):
         return over
     begun: Codes = np.maximum(over, np.where(cards.sharers == 0, np.uint8(IDLE), np.uint8(0)))
     return begun
+
+
+def _without_a_name(fleet: Fleet) -> PressurePolicy:
+    """For pods that name no order."""
+    if not fleet.priced:
+        return PressurePolicy.FIRST
+    return PressurePolicy.FIRST_PRICED if price.is_plenty(fleet) else PressurePolicy.PRICE
 
 
 def _takes_all(request: Request) -> bool:
@@ -139,9 +150,8 @@ def _responding(
 ) -> PlacementUnit:
     lead = joint(unit)
     policy = replace(unit.lead.policy, pressure=to)
-    if to is PressurePolicy.PRICE:
-        wanted = price.wanted_percent(fleet, namespace, lead)
-        policy = replace(policy, wanted_percent=wanted, idle_steps=price.idle_steps(fleet))
+    if to in PRICED:
+        policy = replace(policy, wanted_percent=price.wanted_percent(fleet, namespace, lead))
     return PlacementUnit(
         tuple(replace(part, request=replace(part.request, policy=policy)) for part in unit.parts)
     )

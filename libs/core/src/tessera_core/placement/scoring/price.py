@@ -29,20 +29,22 @@ Prices = NDArray[np.float32]
 WEIGHT: Final = 0.5
 """Cards that `pack` may lose where the holders of a card are spared one card of overload."""
 MEAN_PERCENT: Final = 50.0
-"""What a pod that promises nothing about its cores is expected to want."""
+"""What a pod of which nothing is known is expected to want."""
 LEAST_PERCENT: Final = 1.0
 """Nobody wants nothing: so that it is not taken for one that has its cards to itself."""
 WHOLE: Final = 100
 COARSE: Final = 20
 """Hundredths of a card: one step of price where the order has no losses that it could be added to,
 and comes after it."""
-IDLE_STEPS: Final = 3
-"""Of `pack`: what a card that nobody holds costs a pod that takes a part of it, where GPU time is
-plenty. There pods wait for whole cards, and hardly for GPU time."""
-PLENTY: Final = 15.0
+PLENTY: Final = 20.0
 """Hundredths of a card: mean price for a pod that wants half a card, over all priced cards, from
-which GPU time is not plenty any more. Simulated clusters of pods that use a tenth of a card came to
-12, those of pods that use more than they ask for to 38 (docs/rebalancing.md)."""
+which GPU time is not plenty any more. A simulated cluster of pods that use a tenth of a card came
+to 17 in the median, one of pods that use more than they ask for to 36 (docs/measurements.md).
+
+Where it is plenty, what packing loses is more than what pods that want little can lose, so prices
+alone would put them on cards that are full: pressure comes first, and nobody is taken to want less
+than `MEAN_PERCENT`. Most pods want less, but most GPU time is wanted by a few, and nobody knows
+whether the next pod is one of them."""
 MOST_UNCOUNTED: Final = 3
 """Shares that are not counted in a card's price and still count: with more it is dear enough."""
 MOST_CLASSES: Final = 16_384
@@ -58,20 +60,20 @@ _POINTS: Final = (0, *PRICED_PERCENTS)
 
 def wanted_percent(fleet: Fleet, namespace: str, request: Request) -> float:
     """`Policy.wanted_percent`: as hints say of pods of the namespace that ask for as much; of the
-    first such pod, what it asks for."""
+    first such pod, what it asks for. Where GPU time is plenty, `MEAN_PERCENT` at least."""
     if request.exclusive or request.cores_percent >= WHOLE or request.memory_percent >= WHOLE:
         return 0.0
     asked = request.cores_percent or MEAN_PERCENT
-    return max(fleet.wants.get((namespace, request.cores_percent), asked), LEAST_PERCENT)
+    least = MEAN_PERCENT if is_plenty(fleet) else LEAST_PERCENT
+    return max(fleet.wants.get((namespace, request.cores_percent), asked), least)
 
 
-def idle_steps(fleet: Fleet) -> int:
-    """`Policy.idle_steps`: less with each step by which GPU time is scarcer."""
+def is_plenty(fleet: Fleet) -> bool:
+    """Whether cards cost little, so that GPU time is plenty."""
     cards = fleet.cards
     known = cards.priced != UNPRICED
     half = cards.prices[..., _HALF]  # 0 where none is known
-    mean = float(half.sum(dtype=np.int64)) / max(int(np.count_nonzero(known)), 1)
-    return round(IDLE_STEPS * max(1 - mean / PLENTY, 0.0))
+    return float(half.sum(dtype=np.int64)) < PLENTY * int(np.count_nonzero(known))
 
 
 def set_prices(fleet: Fleet, hints: NodeHints) -> None:
@@ -119,10 +121,8 @@ def of_node(fleet: Fleet, row: int, namespace: str, request: Request) -> dict[st
 
 
 def steps(cards: CardColumns, request: Request) -> Codes:
-    """The same in the steps of `pack`, with what a card that nobody holds costs."""
+    """The same in the steps of `pack`."""
     found: Codes = (card_prices(cards, request) * _STEPS + _HAIR).astype(np.uint8)
-    if request.policy.idle_steps and request.policy.wanted_percent:
-        found += np.uint8(request.policy.idle_steps) * (cards.sharers == 0)
     return found
 
 
