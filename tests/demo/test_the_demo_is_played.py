@@ -143,7 +143,7 @@ def test_it_ends_right_and_leaves_nothing(folder: Path, more: list[str]) -> None
     assert any("the quota monitor counts" in check["promised"] for check in checks)
     names = [check["name"] for check in checks]
     assert len(set(names)) == len(names)
-    assert set(names) >= {"gangs whole", "gangs in-part", "best-effort leaves"}
+    assert set(names) >= {"gangs whole", "gangs in-part", "best-effort leaves", "queue takes-back"}
     assert all(check["measured"] and check["seconds"] > 0 for check in checks)
     assert {check["promised"] for check in checks} >= NAMED_FIRST
     assert pods.keys() >= SEEDS

@@ -43,7 +43,8 @@ _EDITS: Final = Rule(("get", "patch"), ("pods",))
 def accounts(nodes: Iterable[str]) -> list[Account]:
     """Every account of the demo, an agent's once for each node."""
     rules = {service: _rules(BASE / folder / "account.yaml") for service, folder in _OWN.items()}
-    rules[SCHEDULER] += (_CLIENTS, *_rules(BASE.parent / "components" / "gangs" / "access.yaml"))
+    components = (BASE.parent / "components" / name for name in ("gangs", "preemption"))
+    rules[SCHEDULER] += (_CLIENTS, *(r for c in components for r in _rules(c / "access.yaml")))
     services = [
         Account(_user(service), rules[service], _groups(), token=service)
         for service in (SCHEDULER, QUOTA, REBALANCER)

@@ -1,7 +1,7 @@
 """What an installation applies in addition to the services: the definitions of Tessera's own
-objects and the policies, as `deploy/kustomize` has them. The components `gangs` and
-`vendor-plugins` are part of it: gangs start whole, and on some nodes the vendor's own plugin gives
-the cards, and writes on the pod that it did."""
+objects and the policies, as `deploy/kustomize` has them. The components `gangs`, `preemption` and
+`vendor-plugins` are part of it: gangs start whole, queues take back what others borrow, and on some
+nodes the vendor's own plugin gives the cards, and writes on the pod that it did."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _DEFINITIONS: Final = paths.in_group("apiextensions.k8s.io", "v1", "customresour
 
 
 async def install_definitions(kube: Kube) -> None:
-    """Create every definition, and that of Volcano's PodGroups. Raises ApiRefused."""
-    groups = yaml.safe_load(scene_text("podgroups.yaml"))
-    for definition in (*await asyncio.to_thread(_documents, "crds"), groups):
+    """Create every definition, and those of Volcano's PodGroups and Queues. Raises ApiRefused."""
+    volcano = yaml.safe_load_all(scene_text("volcano.yaml"))
+    for definition in (*await asyncio.to_thread(_documents, "crds"), *volcano):
         await insist(kube, _DEFINITIONS, definition)
 
 

@@ -25,6 +25,7 @@ from tessera_demo.acts.gangs import play_gangs
 from tessera_demo.acts.lending import play_lending
 from tessera_demo.acts.plans import play_plans
 from tessera_demo.acts.quota import path_of, play_quota
+from tessera_demo.acts.reclaim import play_reclaim
 from tessera_demo.api_objects import insist
 from tessera_demo.console import start_console
 from tessera_demo.containers import inside
@@ -181,6 +182,7 @@ async def _act(
         promises += progress.decided(await play_plans(stage, seen, say, disturb))
         promises += progress.decided(await play_gangs(stage, seen, say, disturb))
         promises += progress.decided(await play_best_effort(stage, seen, say))
+        promises += progress.decided(await play_reclaim(stage, seen, say))
     return DemoOutcome(stage, progress, evidence, promises, progress.elapsed_s, keep)
 
 
