@@ -28,8 +28,9 @@ from tessera_schema.plans import PlanKind, PlanPhase, PlanSpec, PlanStatus, Plan
 
 AFTER_S: Final = 5.0
 """Seconds that a job has waited before others are evicted for it."""
-AGAIN_S: Final = 60.0
-"""Seconds after which a job for which nobody could be evicted is tried again."""
+AGAIN_S: Final = 300.0
+"""Seconds after which a job for which nobody could be evicted is tried again; the scheduler tries
+once a minute."""
 KEEP_S: Final = 86_400.0
 """Seconds for which plans are kept."""
 _RULES: Final = PreemptionRules()

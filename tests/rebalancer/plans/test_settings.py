@@ -32,7 +32,7 @@ def test_every_part_can_be_set() -> None:
     assert plans.approve == (PlanKind.DEFRAGMENT, PlanKind.MOVE)
     assert plans.dry_run
     off = {kind for kind in PlanKind if not rules.kinds.on(kind)}
-    assert off == {PlanKind.RESIZE, PlanKind.PREEMPT, PlanKind.DISSOLVE}
+    assert off == {PlanKind.RESIZE, PlanKind.PREEMPT, PlanKind.RECLAIM, PlanKind.DISSOLVE}
     assert rules.plan.move.spared == ("kube-system", "infra")
     assert (rules.plan.budget.an_hour, rules.plan.worth.times) == (7, 2.5)
     assert (rules.contention.from_percent, rules.gain.plans) == (60, 9)

@@ -10,7 +10,7 @@ each level of the lender's branch. The rules of Volcano's `reclaim`, of KAI and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -27,13 +27,30 @@ from tessera_core.gangs.queues import (
     QueueSpec,
 )
 
-Taken = Mapping[str, Sequence[QueueAmounts]]
-"""Name of a lender -> what each unit has that goes from it."""
 GRACE_S: Final[Mapping[QueueOrigin, float]] = {KOORDINATOR_QUOTA: 120.0}
 """Seconds that somebody waits before queues of a kind give back: Koordinator's `delayEvictTime`;
 others give back at once."""
 _MORE: Final = 1 + 1e-9
 """Sums of parts in another order may differ by so much."""
+
+
+class Taken(Struct, frozen=True):
+    """What a queue gives back, with those below it."""
+
+    total: QueueAmounts
+    largest: QueueAmounts
+    """By dimension, the most that one unit has."""
+
+    def plus(self, unit: QueueAmounts) -> Taken:
+        """With one more unit."""
+        total, largest = dict(self.total), dict(self.largest)
+        for dim, amount in unit.items():
+            total[dim] = total.get(dim, 0) + amount
+            largest[dim] = max(largest.get(dim, 0), amount)
+        return Taken(total, largest)
+
+
+_NOTHING: Final = Taken({}, {})
 
 
 class QueueLending(Struct, frozen=True, kw_only=True):
@@ -76,6 +93,8 @@ class QueueReclaim:
         self._used: dict[str, QueueAmounts] = {}
         self._deserved: dict[str, QueueAmounts] = {}
         self._why: dict[str, str] = {}
+        self._branches: dict[str, list[str]] = {}
+        self._within: dict[str, bool] = {}
         self._most = max((self._share(q, {}).beyond for q in self._tree.queues), default=0.0)
 
     def why_not(self, lender: str) -> str:
@@ -102,51 +121,59 @@ class QueueReclaim:
             return "of a queue that would be less beyond what it deserves than its own"
         return ""
 
-    def forbidden(self, taken: Taken) -> str:
-        """Why so much may not be taken together; empty when it may. More may not be taken either
-        then. The last unit of a queue may bring it below what it deserves, because it cannot be
-        divided; none brings it below what it is guaranteed."""
-        units = self._by_queue(taken)
-        for name, each in units.items():
-            queue, total, used = self._tree.queues[name], sum_of(each), self._uses(name)
-            for dim, amount in total.items():
-                if amount > 0 and used.get(dim, 0) - amount < queue.guarantee.get(dim, 0):
-                    return f"{queue.where} would have less than it is guaranteed"
-            largest = {dim: max(one.get(dim, 0) for one in each) for dim in self._totals}
-            before_last = {dim: total.get(dim, 0) - largest[dim] for dim in self._totals}
-            if not self._is_beyond(name, before_last):
-                return f"{queue.where} would give back more than it borrows"
-        for lender in taken:
-            if not self._is_within(lender) and self._is_ahead(lender, units):
-                return f"its queue would be further beyond what it deserves than {lender}"
+    def take(self, taken: dict[str, Taken], lender: str, unit: QueueAmounts) -> str:
+        """Add a unit of a lender to what is taken, by queue; why it may not go with that, in which
+        case nothing is added. The last unit of a queue may bring it below what it deserves, because
+        it cannot be divided; none brings it below what it is guaranteed."""
+        branch = self._branch(lender)
+        for name in branch:
+            why = self._too_much(name, taken.get(name, _NOTHING), unit)
+            if why:
+                return why
+        more = {name: taken.get(name, _NOTHING).plus(unit) for name in branch}
+        if not self._is_within(lender) and self._is_ahead(lender, more[branch[-1]].total):
+            return f"its queue would be further beyond what it deserves than {lender}"
+        taken.update(more)
         return ""
 
-    def levelled(self, taken: Taken) -> float:
-        """How far below the largest share of the tree a lender comes: the less, the more is taken
-        from those that are furthest beyond what they deserve."""
-        units = self._by_queue(taken)
-        tops = {self._branch(lender)[-1] for lender in taken}
-        least = min(self._share(top, sum_of(units[top])).beyond for top in tops) if tops else 0
-        return round(self._most - least, 9) if tops else 0.0
+    def _too_much(self, name: str, taken: Taken, unit: QueueAmounts) -> str:
+        """Why the queue does not give the unit as well."""
+        queue, used = self._tree.queues[name], self._uses(name)
+        for dim, least in queue.guarantee.items():
+            amount = unit.get(dim, 0)
+            if amount > 0 and used.get(dim, 0) - taken.total.get(dim, 0) - amount < least:
+                return f"{queue.where} would have less than it is guaranteed"
+        before_last = {
+            dim: taken.total.get(dim, 0) + amount - max(taken.largest.get(dim, 0), amount)
+            for dim in self._totals
+            for amount in (unit.get(dim, 0),)
+        }
+        if not self._is_beyond(name, before_last):
+            return f"{queue.where} would give back more than it borrows"
+        return ""
+
+    def levelled(self, units: Iterable[tuple[str, QueueAmounts]]) -> float:
+        """How far below the largest share of the tree a lender comes that gives these: the less,
+        the more is taken from those that are furthest beyond what they deserve."""
+        taken: dict[str, Taken] = {}
+        for lender, unit in units:
+            top = self._branch(lender)[-1]
+            taken[top] = taken.get(top, _NOTHING).plus(unit)
+        shares = (self._share(top, each.total).beyond for top, each in taken.items())
+        return round(self._most - min(shares, default=self._most), 9)
 
     # -- branches
 
     def _branch(self, lender: str) -> list[str]:
         """The queue and those above it that are not above the taker as well."""
-        path = [queue.name for queue in self._tree.path(lender)]
-        return [name for name in path if name not in self._path]
+        if lender not in self._branches:
+            path = [queue.name for queue in self._tree.path(lender)]
+            self._branches[lender] = [name for name in path if name not in self._path]
+        return self._branches[lender]
 
     def _own_branch(self, lender: str) -> list[str]:
         of_lender = {queue.name for queue in self._tree.path(lender)}
         return [name for name in self._path if name not in of_lender]
-
-    def _by_queue(self, taken: Taken) -> dict[str, list[QueueAmounts]]:
-        """The same by each queue of their branches."""
-        found: dict[str, list[QueueAmounts]] = {}
-        for lender, units in taken.items():
-            for name in self._branch(lender):
-                found.setdefault(name, []).extend(units)
-        return found
 
     # -- what queues have
 
@@ -181,20 +208,21 @@ class QueueReclaim:
 
     def _is_within(self, lender: str) -> bool:
         """Whether the taker stays within what it deserves, on each level of its own branch."""
-        return all(
-            self._uses(name).get(dim, 0) + self._requested[dim] <= deserved[dim] * _MORE
-            for name in self._own_branch(lender)
-            for deserved in (self._deserves(name),)
-            for dim in self._totals
-        )
+        if lender not in self._within:
+            self._within[lender] = all(
+                self._uses(name).get(dim, 0) + self._requested[dim] <= deserved[dim] * _MORE
+                for name in self._own_branch(lender)
+                for deserved in (self._deserves(name),)
+                for dim in self._totals
+            )
+        return self._within[lender]
 
-    def _is_ahead(self, lender: str, units: Mapping[str, Sequence[QueueAmounts]]) -> bool:
-        """Whether the taker would be further beyond what it deserves than the lender is without
-        these units."""
+    def _is_ahead(self, lender: str, less: QueueAmounts) -> bool:
+        """Whether the taker would be further beyond what it deserves than the lender is, or those
+        above it, with so much less."""
         top, own = self._branch(lender)[-1], self._own_branch(lender)[-1]
         added = {dim: -amount for dim, amount in self._requested.items()}
-        left = self._share(top, sum_of(units.get(top, ())))
-        return self._share(own, added).beyond > left.beyond * _MORE
+        return self._share(own, added).beyond > self._share(top, less).beyond * _MORE
 
     def _share(self, name: str, less: QueueAmounts) -> QueueShare:
         queue, used = self._tree.queues[name], self._uses(name)

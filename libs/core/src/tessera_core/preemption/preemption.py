@@ -273,12 +273,17 @@ class PreemptionPlanner:
 
     # -- which of them
 
+    def _searching(self, evictable: EvictableUnits, most_trials: int) -> VictimSearch:
+        together = None if self._reclaims is None else self._reclaims.together
+        forbidden = self._forbidden(evictable)
+        return VictimSearch(self._costs, forbidden, most_trials, together=together)
+
     def _for_pod(
         self, preemptor: Preemptor, trials: EvictionTrials
     ) -> Slices[tuple[VictimSet | None, bool]]:
         """The choice on the node where it costs least, and whether a cheaper one may exist."""
         member, gangs = preemptor.members[0], (yield from self._units_of_gangs())
-        search = VictimSearch(self._costs, self._forbidden(gangs), TRIALS_OF_A_POD)
+        search = self._searching(gangs, TRIALS_OF_A_POD)
         if self._columns.ending:
             idle = yield from _without_evictions(trials)
             if idle is not None:
@@ -329,7 +334,7 @@ class PreemptionPlanner:
         self, able: Sequence[VictimUnit], trials: EvictionTrials, evictable: EvictableUnits
     ) -> Slices[tuple[VictimSet | None, bool]]:
         """The choice on all nodes together, and whether a cheaper one may exist."""
-        search = VictimSearch(self._costs, self._forbidden(evictable), TRIALS_OF_A_GANG)
+        search = self._searching(evictable, TRIALS_OF_A_GANG)
         idle = (yield from trials.anywhere(())) if self._columns.ending else None
         if idle is not None:
             return VictimSet((), idle, EvictionCost()), False

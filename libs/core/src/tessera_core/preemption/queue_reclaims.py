@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from tessera_core.gangs.queue_lending import QueueLending, QueueReclaim
+from tessera_core.gangs.queue_lending import QueueLending, QueueReclaim, Taken
 from tessera_core.gangs.queue_usage import QueueOfKind, amounts_in, by_queue, sum_of
 from tessera_core.gangs.queues import QueueAmounts
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.preemption.victim_units import VictimUnit
+from tessera_core.slices import Slices
 from tessera_schema.kube import Pod
 
+_SLICE: Final = 256
+"""Units of one slice: about a millisecond."""
 _STAYS: Final = ("quota.scheduling.koordinator.sh/preemptible", "false")
 """Label and value of a pod that Koordinator never takes back: so it may not borrow."""
 
@@ -61,23 +64,35 @@ class QueueReclaims:
 
     def forbidden(self, units: Iterable[VictimUnit]) -> str:
         """Why these may not be taken back together; empty when they may."""
-        taken = self._taken(units)
-        return self._reclaim.forbidden(taken) if taken else ""
+        taken: dict[str, Taken] = {}
+        why = (self._reclaim.take(taken, lender, unit) for lender, unit in self._lent(units))
+        return next(filter(None, why), "")
+
+    def together(self, units: Sequence[VictimUnit]) -> Slices[list[VictimUnit]]:
+        """Of these units, in their order, all that may go with those before them."""
+        taken: dict[str, Taken] = {}
+        found: list[VictimUnit] = []
+        for at, unit in enumerate(units):
+            if not at % _SLICE:
+                yield
+            lender = self.lender(unit)
+            if not lender or not self._reclaim.take(taken, lender, self._of(unit)[1]):
+                found.append(unit)
+        return found
 
     def cost(self, units: Iterable[VictimUnit]) -> tuple[int, float]:
         """Whether any of them goes for its priority alone (1, or 0), and how far below the largest
         share a queue comes that gives back."""
         units = tuple(units)
         alone = any(not self.lender(unit) for unit in units)
-        return int(alone), self._reclaim.levelled(self._taken(units))
+        return int(alone), self._reclaim.levelled(self._lent(units))
 
-    def _taken(self, units: Iterable[VictimUnit]) -> dict[str, Sequence[QueueAmounts]]:
-        found: dict[str, list[QueueAmounts]] = {}
+    def _lent(self, units: Iterable[VictimUnit]) -> Iterator[tuple[str, QueueAmounts]]:
+        """Lender and amounts of those that a queue gives back."""
         for unit in units:
             lender = self.lender(unit)
             if lender:
-                found.setdefault(lender, []).append(self._of(unit)[1])
-        return {**found}
+                yield lender, self._of(unit)[1]
 
     def _of(self, unit: VictimUnit) -> tuple[QueueOfKind | None, QueueAmounts]:
         key = unit.gang or unit.pods[0].uid

@@ -29,6 +29,8 @@ Trial = Callable[[Sequence[VictimUnit]], Slices[Seats | None]]
 """Where everybody would go without these units; None where there is no room even so."""
 Forbidden = Callable[[Sequence[VictimUnit]], str]
 """Why these units may not all go; empty when they may. What is forbidden stays so with more."""
+Together = Callable[[Sequence[VictimUnit]], Slices[list[VictimUnit]]]
+"""Of units in an order all that may go with those before them."""
 MOST_UNITS: Final = 32
 """Units that are tried in more than one way."""
 _SLICE: Final = 256
@@ -48,13 +50,22 @@ class VictimSet(Struct, frozen=True):
 class VictimSearch:
     """Looks for the cheapest set, in one or several groups of units."""
 
-    def __init__(self, costs: EvictionCosts, forbidden: Forbidden, most_trials: int) -> None:
-        """`most_trials` are those of all searches together."""
+    def __init__(
+        self,
+        costs: EvictionCosts,
+        forbidden: Forbidden,
+        most_trials: int,
+        *,
+        together: Together | None = None,
+    ) -> None:
+        """`most_trials` are those of all searches together. With `together` most units may not go
+        with all others."""
         self.left = most_trials
         self.exhausted = False
         """True after a search that ended early: a cheaper set may exist."""
         self._costs = costs
         self._forbidden = forbidden
+        self._together = together
         self._keys: dict[str, tuple[EvictionCost, tuple[int, float, str]]] = {}
         """The cost of each unit by itself, and its rank, by name."""
         self._ordered: tuple[Sequence[VictimUnit], list[VictimUnit]] = (), []
@@ -65,7 +76,9 @@ class VictimSearch:
     ) -> Slices[VictimSet | None]:
         """A cheap set of these units, by steps 1 to 3, or `best` if that costs no more."""
         order = yield from self._in_order(units)
-        first = yield from self._greedy(order, trial)
+        if self._together is not None:
+            order = yield from self._together(order)
+        first = (yield from self._greedy(order, trial)) if order else None
         if first is None:
             return best
         best = self._cheaper(first, best)
@@ -83,7 +96,7 @@ class VictimSearch:
         order = yield from self._in_order(units)
         if best is not None:
             order = order[: bisect_left(order, best.cost, key=self._cost_of)]
-        if best is not None and len(order) > MOST_UNITS:
+        if len(order) > MOST_UNITS and (best is not None or self._together is not None):
             self.exhausted = True
             return best
         return (yield from self._exact(order, trial, best, most_trials))

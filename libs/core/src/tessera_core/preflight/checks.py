@@ -128,7 +128,7 @@ CHECKS: Final = (
         group=_NODES, name="required-plugin", reads=(*_OF_NODES, "configmaps", "events"),
         of_node=True,
         about="Events of containers that were created without the agent, and the ConfigMap "
-        "`tessera-agent-required`",
+        "`tessera-agent-required`, or the component `containerd`",
         run=node_agents.required_plugin,
     ),
     PreflightCheck(
