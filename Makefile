@@ -150,7 +150,7 @@ gang-walks: SEEDS = 200
 gang-walks: STEPS = 500
 gang-walks: SEED = 1000
 gang-walks: $(SYNCED) ## random walks of schedulers that start gangs, for long (SEEDS=200 STEPS=500, SEED=1000 the first)
-	.venv/bin/python -m tests.machine.gangs.many_walks $(SEEDS) $(STEPS) $(SEED)
+	PYTHONHASHSEED=0 .venv/bin/python -m tests.machine.gangs.many_walks $(SEEDS) $(STEPS) $(SEED)
 
 fuzz: N = 0
 fuzz: SEED = 0

@@ -112,6 +112,24 @@ def test_a_plan_that_failed_is_made_again_later(ago: float, *, again: bool) -> N
     assert [type(step) for step in steps(cluster, failed)] == ([Propose] if again else [])
 
 
+def test_a_plan_that_other_pods_of_the_gang_ended_does_not_delay_the_next_one() -> None:
+    """Else it is too late for a scheduler that takes over to see that these began a moment ago."""
+    cluster = incomplete()
+    done = plan(cluster, pods=frozenset({"gone"}), phase=PlanPhase.DONE, ended=WALL - 1)
+    assert [type(step) for step in steps(cluster, done)] == [Propose]
+
+
+def test_a_gang_of_which_somebody_else_starts_a_pod_is_given_up() -> None:
+    cluster = GangCluster({"n1": 0}, [GROUP])
+    cluster.create(*members("g", 1))
+    cluster.run()
+    assert cluster.phase(GROUP) is GangPhase.GATHERING
+    cluster.create(a_member("g2", "g", node="n1"))
+    cluster.run()
+    assert cluster.phase(GROUP) is GangPhase.BROKEN
+    assert [type(step) for step in steps(cluster, lately=False)] == [Propose]
+
+
 def test_a_gang_that_is_whole_loses_nobody() -> None:
     cluster = incomplete()
     written = plan(cluster, created=WALL - 2 * AFTER_S)

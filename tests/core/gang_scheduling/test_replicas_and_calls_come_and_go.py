@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tessera_core.machines.gang import GangPhase
+from tessera_core.slices import at_once
 from tessera_schema.kube import SchedulingGate
 from tests.core.gang_scheduling.gang_cluster import GangCluster, koord_members, members, started
-from tests.core.gangs.setting import KOORD, a_group, a_member
+from tests.core.gangs.setting import KOORD, a_group, a_koord_member, a_member
 
 
 @pytest.mark.parametrize("origin", ["volcano", "koordinator"])
@@ -96,3 +98,50 @@ def test_a_pod_that_is_not_known_yet_waits_and_is_tried_again() -> None:
     assert cluster.requeued == before + 1
     cluster.try_pod(cluster.uid("g1"))
     assert cluster.bound() == ["g1"]
+
+
+def test_a_once_satisfied_gang_that_did_not_start_waits_for_all_its_members() -> None:
+    """Somebody else gives a member its node, and another one goes: the rest has no right to go one
+    by one, since the scheduler has seen the gang without any pod that has a node."""
+    first, second, third = koord_members("g", 3, 3)
+    cluster = GangCluster({"n1": 1})
+    cluster.create(first, second)
+    cluster.run()
+    cluster.create(replace(third, spec=replace(third.spec, node_name="n1")))
+    cluster.run()
+    cluster.delete(second.metadata.uid)
+    cluster.add_node("n2", 2)
+    cluster.run()
+    assert cluster.bound() == ["g3"]
+    why = cluster.coordinator.why("koordinator/default/g", cluster.now)
+    assert why == "gang default/g waits: default/g has 2 of 3 members"
+    cluster.create(a_koord_member("successor", "g", min_available="3"))
+    cluster.run()
+    assert cluster.bound() == ["g1", "g3", "successor"]
+
+
+def test_a_once_satisfied_gang_of_a_former_scheduler_goes_one_by_one_where_pods_are_gone() -> None:
+    cluster = started(GangCluster({"n1": 3}), koord_members("g", 3, 3))
+    for name in ("g2", "g3"):
+        cluster.delete(cluster.uid(name))
+    cluster.start_scheduler()
+    cluster.create(a_koord_member("successor", "g", min_available="3"))
+    cluster.run()
+    assert cluster.bound() == ["g1", "successor"]
+
+
+def test_a_start_counts_of_which_a_list_shows_a_part_since_a_member_has_ended() -> None:
+    cluster = GangCluster({"n1": 3})
+    cluster.create(*koord_members("g", 3, 3))
+    cluster.watch()
+    cluster.step()
+    for uid in cluster.waiting():
+        cluster.try_pod(uid)
+    assert cluster.bound() == ["g1", "g2", "g3"]
+    cluster.step()
+    cluster.delete(cluster.uid("g3"))
+    cluster.events = cluster.events[-1:]
+    at_once(cluster.gangs.list_pods(list(cluster.pods.values())))
+    cluster.create(a_koord_member("successor", "g", min_available="3"))
+    cluster.run()
+    assert cluster.bound() == ["g1", "g2", "successor"]

@@ -59,14 +59,19 @@ class Calm:
         world.mend_groups()
 
     async def _settles(self) -> None:
-        """Until nothing that waits fits, or time is up."""
+        """Until nothing that waits fits for some seconds, or time is up. A plan may free cards in
+        these seconds: what they suffice for has time to start."""
         for _ in range(ROUNDS):
             await self._world.advance(1)
             self._invariants.check()
-            quiet = not self._world.kube_scheduler.calls and not self._broken()
-            if quiet and not any(self._cards(g) <= self._free() for g in self._waiting()):
+            if self._is_settled():
                 await self._world.advance(5)
-                return
+                if self._is_settled():
+                    return
+
+    def _is_settled(self) -> bool:
+        quiet = not self._world.kube_scheduler.calls and not self._broken()
+        return quiet and not any(self._cards(g) <= self._free() for g in self._waiting())
 
     # -- by the API server's objects alone
 
@@ -91,8 +96,14 @@ class Calm:
         return waiting >= GANGS[name].least and not bound
 
     def _cards(self, gang: UsersGang) -> int:
-        """How many it takes to start."""
-        return sum(GANGS[name].least - GANGS[name].launcher for name in gang.together)
+        """How many it takes to start. A launcher that is gone spares none: a member with a card
+        counts for the minimum in its place."""
+        launchers = sum(
+            gang_of(pod) in gang.together and not pod.spec.node_name
+            and not is_leaving(pod) and not has_card(pod)
+            for pod in self._world.cluster.truth.pods.values()
+        )  # fmt: skip
+        return sum(GANGS[name].least for name in gang.together) - launchers
 
     def _all_cards(self) -> int:
         return sum(map(len, self._world.cluster.cards.values()))
@@ -102,10 +113,13 @@ class Calm:
 
     def _broken(self) -> list[str]:
         """Gangs that were started by halves, and have not been whole. A launcher without cards
-        alone makes no start: kube-scheduler calls no extender for it."""
+        alone makes no start: kube-scheduler calls no extender for it. Nor do pods that run since
+        another gang was whole and name this one now: no start of this one has failed, and nobody
+        dissolves what has started."""
         having = {
             gang_of(pod) for pod in self._world.cluster.truth.pods.values()
             if pod.spec.node_name and has_card(pod)
+            and pod.metadata.uid not in self._invariants.ran
         }  # fmt: skip
         return [
             gang.name for gang in GANGS.values()
@@ -127,10 +141,14 @@ class Calm:
         assert not broken, f"I7: {broken} are left started by halves: {self._reasons()}"
         left = [
             pod.name for pod in gates_left(self._world, self._invariants.started)
-            if self._members(gang_of(pod), bound=True) >= GANGS[gang_of(pod)].least
-            and GANGS[gang_of(pod)].policy != "arriving"
+            if self._is_whole(GANGS[gang_of(pod)]) and GANGS[gang_of(pod)].policy != "arriving"
         ]  # fmt: skip
         assert not left, f"I6: gates of {left} are left, whose gangs have started"
+
+    def _is_whole(self, gang: UsersGang) -> bool:
+        """Whether it runs with all that start together with it. A scheduler that takes over sees no
+        more of a start than that: where one of them is gone it waits for it."""
+        return all(self._members(name, bound=True) >= GANGS[name].least for name in gang.together)
 
     def _check_ledger(self) -> None:
         """I3: the ledger holds what pods have, and nothing else."""

@@ -11,7 +11,7 @@ import msgspec
 
 from tessera_scheduler.cache.watches import LIVING
 from tessera_schema.kube import Pod
-from tests.machine.gangs.users_gangs import GROUPS
+from tests.machine.gangs.users_gangs import GROUPS, gang_of
 
 PODS: Final = "/api/v1/pods"
 GRACE_S: Final = 1.0
@@ -77,6 +77,10 @@ class Delivered:
     def pods(self) -> list[Pod]:
         """Pods that it may take to be there, each as often as it was shown differently."""
         return list(self._all(PODS))
+
+    def names_none(self, gang: str) -> bool:
+        """Whether no pod names the gang, as they were shown last."""
+        return not any(gang_of(pod) == gang for pod in self._known[PODS].values())
 
     def least(self, group: str) -> list[int]:
         """What the PodGroup says is the minimum; nothing where it was shown none."""

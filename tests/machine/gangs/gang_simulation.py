@@ -20,7 +20,7 @@ from tessera_scheduler.gangs.settings import GangReserves, GangSettings, GangSwi
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_testing.stoppable import StoppableLoop
 from tests.machine.cluster import LATE_S, Cluster
-from tests.machine.gangs.kube_scheduler import KubeScheduler
+from tests.machine.gangs.kube_scheduler import Call, KubeScheduler
 from tests.machine.gangs.users_gangs import (
     GANGS,
     GROUPS,
@@ -61,6 +61,8 @@ class GangSimulation(Replicas):
         """Called with each scheduler before it runs."""
         self.on_write: Callable[[Replica, Verb, str, bytes], None] = lambda *_: None
         """Called before a scheduler writes to the API server."""
+        self.on_call: Callable[[Call], None] = lambda _call: None
+        """Called with each bind call that kube-scheduler begins."""
         self.crashes = 0
         """Schedulers that have ended between two writes."""
         self._least: dict[str, int] = {}
@@ -79,6 +81,7 @@ class GangSimulation(Replicas):
 
     async def _open(self, stack: AsyncExitStack, group: asyncio.TaskGroup) -> None:
         self.kube_scheduler = KubeScheduler(self.cluster, group, self.chance)
+        self.kube_scheduler.on_call = lambda call: self.on_call(call)
         self._ticking = group.create_task(self._tick(), name="each second")
 
     def _end(self) -> None:

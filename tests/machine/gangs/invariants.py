@@ -19,6 +19,7 @@ from tessera_schema.kube import Pod
 from tessera_schema.plans import PLANS
 from tests.machine.gangs.delivered import Delivered
 from tests.machine.gangs.gang_simulation import SETTINGS, GangSimulation
+from tests.machine.gangs.kube_scheduler import Call
 from tests.machine.gangs.users_gangs import GANGS, UsersGang, gang_of, has_card, is_gated
 from tests.machine.replicas import Replica
 
@@ -41,12 +42,17 @@ class Invariants:
         self.started: set[str] = set()
         """Names of gangs that have been whole, with those that start together with them, since
         these have pods."""
+        self.ran: set[str] = set()
+        """Uids of pods that had a node in a gang that has been whole."""
         self.delivered: dict[str, Delivered] = {}
         """By the scheduler's name."""
         self._world = world
         self._truth = world.cluster.truth
         self._let: dict[tuple[str, str], float] = {}
         """Scheduler and pod's uid -> until when it may be bound by itself."""
+        self._complete: dict[tuple[str, str], set[str]] = {}
+        """Scheduler and pod's uid -> who of its gang had arrived when that was enough; as long as
+        cards are held for the pod since then."""
         self._ever_open: set[tuple[str, str]] = set()
         """Scheduler and uid of the pods whose gate it opens."""
         self._reserved: dict[tuple[str, str], float] = {}
@@ -58,12 +64,20 @@ class Invariants:
         world.on_tick = self.tick
         world.on_replica = self._follow
         world.on_write = self._sent
+        world.on_call = self._called
 
     def _follow(self, replica: Replica) -> None:
         shown = self.delivered[replica.name] = Delivered(self._world.loop.time)
         replica.line.on_page, replica.line.on_frame = shown.page, shown.frame
 
-    # -- what is written
+    # -- what is called and written
+
+    def _called(self, call: Call) -> None:
+        """Note who has arrived where that is enough for a start."""
+        for gang in (GANGS[name] for name in self._gangs_of(call.uid, call.replica) - {""}):
+            if not any(self._lacks(GANGS[each], call.replica) for each in gang.together):
+                arrived = self._arrived(gang.together, call.replica)
+                self._complete |= {(call.replica.name, uid): arrived for uid in arrived}
 
     def _sent(self, replica: Replica, verb: Verb, path: str, body: bytes) -> None:
         if path.endswith("/binding"):
@@ -79,17 +93,24 @@ class Invariants:
         named = self._gangs_of(uid, replica)
         if uid not in self._truth.pods or "" in named:
             return
-        now, why = self._world.loop.time(), ""
+        why = ""
         for gang in (GANGS[name] for name in sorted(named)):
             short = [why for each in gang.together if (why := self._lacks(GANGS[each], replica))]
             if not short:
-                self.seen["gangs let through"] += 1
-                for member in self._arrived(gang.together, replica):
-                    self._let[replica.name, member] = now + LICENCE_S
+                self._let_through(self._arrived(gang.together, replica), replica)
                 return
             why = f"{gang.name}: {'; '.join(short)}"
-        if now > self._let.get((replica.name, uid), 0.0):
+        if arrived := self._complete.get((replica.name, uid)):
+            # A start that is missed frees all cards in one step. This one was let through: nothing
+            # leads back from there, though calls may fail before anything is written.
+            self._let_through(arrived, replica)
+        elif self._world.loop.time() > self._let.get((replica.name, uid), 0.0):
             self.wrong.append(f"I1: {replica.name} binds a pod of {why}")
+
+    def _let_through(self, members: set[str], replica: Replica) -> None:
+        self.seen["gangs let through"] += 1
+        until = self._world.loop.time() + LICENCE_S
+        self._let |= {(replica.name, uid): until for uid in members}
 
     def _gangs_of(self, uid: str, replica: Replica) -> set[str]:
         """Names of the gangs that the pod names, or named as far as this scheduler can know; empty
@@ -108,8 +129,8 @@ class Invariants:
         bound = self._bound(gang, shown)
         if gang.policy == "once" and bound and self._counts_as_started(gang, shown):
             return ""
-        if gang.bundle and gang.name in self.started and not self._pods(gang, shown):
-            return ""  # it has ended since
+        if gang.bundle and gang.name in self.started and shown.names_none(gang.name):
+            return ""  # it has ended since, be it within the grace
         alone = {
             pod.metadata.uid for pod in self._truth.pods.values()
             if gang_of(pod) == gang.name and pod.spec.node_name and not has_card(pod)
@@ -193,7 +214,7 @@ class Invariants:
 
     def tick(self) -> None:
         """I2, I3, I5."""
-        self._note_starts()
+        self.note_starts()
         self.wrong += self._truth.wrong
         if overfull := self._truth.overfull():
             self.wrong.append(f"I2: granted beyond what there is: {overfull}")
@@ -205,7 +226,8 @@ class Invariants:
         """Whether any was broken so far."""
         assert not self.wrong, "\n".join(self.wrong)
 
-    def _note_starts(self) -> None:
+    def note_starts(self) -> None:
+        """Of gangs that are whole now. A user may break one up within a second of its start."""
         there = Counter(gang_of(pod) for pod in self._truth.pods.values())
         bound = Counter(gang_of(p) for p in self._truth.pods.values() if p.spec.node_name)
         for gang in GANGS.values():
@@ -217,13 +239,22 @@ class Invariants:
             ):
                 self.started.add(gang.name)
                 self.seen["starts"] += 1
+        self.ran |= {
+            uid for uid, pod in self._truth.pods.items()
+            if pod.spec.node_name and gang_of(pod) in self.started
+        }  # fmt: skip
 
     def _check_reserved(self, leader: Replica) -> None:
         """I3 and I5"""
         assert leader.scheduler is not None
         now, name, shown = self._world.loop.time(), leader.name, self.delivered[leader.name]
+        ledger = leader.scheduler.ledger
+        self._complete = {
+            (who, uid): arrived for (who, uid), arrived in self._complete.items()
+            if who == name and ledger.entry(uid) is not None
+        }  # fmt: skip
         entries = [
-            entry for entry in leader.scheduler.ledger.entries()
+            entry for entry in ledger.entries()
             if entry.phase is AllocationPhase.RESERVED
         ]  # fmt: skip
         reserved = {entry.grant.uid for entry in entries}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
@@ -46,6 +47,8 @@ class KubeScheduler:
         self.stopped = False
         self.seen: Counter[str] = Counter()
         """Outcomes of calls, how often."""
+        self.on_call: Callable[[Call], None] = lambda _call: None
+        """Called with each bind call that begins."""
         self._ended: dict[str, float] = {}
         """Pod's uid -> when its last call ended."""
         self._cluster = cluster
@@ -107,6 +110,7 @@ class KubeScheduler:
         )  # fmt: skip
         call = self.calls[meta.uid] = Call(meta.uid, replica, task)
         self._group.create_task(self._follow(call), name=f"call of {meta.name}")
+        self.on_call(call)
 
     @staticmethod
     async def _call_bind(replica: Replica, body: bytes) -> bytes:

@@ -85,6 +85,7 @@ class GangWalk:
         at = f"{self.world.loop.time():9.2f}"
 
         async def act() -> None:
+            self.invariants.note_starts()
             done = move()
             self.steps.append(f"{at} {move.__name__} {'' if done is None else done}")
             await self.world.advance(seconds)

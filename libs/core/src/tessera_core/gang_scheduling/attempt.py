@@ -59,8 +59,11 @@ class GangAttempt:
         """When it began to wait for its turn; a missed barrier does not change it."""
         self.started = False
         """Whether it has started since this scheduler follows it."""
+        self.unstarted = False
+        """Whether this scheduler has seen it without any pod that has a node, and it has not
+        started since."""
         self.incomplete = False
-        """Whether its start failed after some of its pods had got a node."""
+        """Whether some of its pods have got a node and it has certainly not started."""
         self.dissolving = False
         """Whether the pods of it that have a node are leaving: the others are not reserved."""
         self.seats: dict[str, MemberSeat] = {}
@@ -82,6 +85,11 @@ class GangAttempt:
         """Whether kube-scheduler was refused a member, so that it has to try again."""
         self._timings = timings
         self._again_s = AGAIN_S
+
+    @property
+    def has_started(self) -> bool | None:
+        """Whether it has; None where a former scheduler may have started it."""
+        return self.started or (False if self.unstarted else None)
 
     @property
     def holds(self) -> bool:
@@ -106,11 +114,13 @@ class GangAttempt:
         if self.phase in WAITING and before not in (*WAITING, *HOLDING):
             self.waits_since = now
         if self.phase is GangPhase.BROKEN:
-            self.incomplete |= before is GangPhase.COMMITTED and not self.started
+            self.incomplete |= self.unstarted or (
+                before is GangPhase.COMMITTED and not self.started
+            )
         elif not self.under_way:
             self.incomplete = self.dissolving = False
         if self.phase is GangPhase.STARTED:
-            self.started, self.misses, self.why = True, 0, ""
+            self.started, self.unstarted, self.misses, self.why = True, False, 0, ""
             self._drop()
         elif self.phase in (GangPhase.GATHERING, GangPhase.BROKEN):
             self._drop()
@@ -124,6 +134,7 @@ class GangAttempt:
         """Go on by what pods and objects say, where nothing is held and no Binding is on its
         way."""
         bound = any(each.bound for each in bundle.gangs)
+        self.unstarted |= not bound
         if any(each.gang.problem for each in bundle.gangs):
             self.become(GangPhase.GATHERING, QuorumLost(), now)
         elif bundle.needed == 0:

@@ -215,7 +215,7 @@ class GangCoordinator:
         about = {gang_id} if known is None else known.attempt.ids
         if not gang_id or self._registry.changed.isdisjoint(about):
             return known
-        started = known is not None and known.attempt.started
+        started = None if known is None else known.attempt.has_started
         bundle = self._registry.bundle(gang_id, started=started)
         self._registry.changed -= bundle.ids
         if known is None or known.attempt.ids != bundle.ids:
@@ -329,6 +329,7 @@ class GangCoordinator:
     def _settle(self, known: KnownBundle, now: float) -> None:
         """Whether a bundle that is committed has started, or cannot any more."""
         attempt, bundle = known.attempt, known.bundle
+        attempt.unstarted &= not self._reservations.written(attempt)  # a list may show fewer
         under_way = any(map(self._reservations.is_under_way, attempt.seats))
         if under_way and bundle.needed:
             return

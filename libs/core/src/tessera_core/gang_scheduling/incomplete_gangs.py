@@ -28,7 +28,7 @@ WRITTEN_AFTER_S: Final = 10.0
 LATELY_S: Final = 120.0
 """A gang of which no pod started earlier has not started before: the other ones would be there."""
 AGAIN_S: Final = 300.0
-"""Seconds after the end of a plan in which no other one is made for the same gang."""
+"""Seconds after the end of a plan in which no other one is made for the same pods."""
 MOST_STEPS: Final = 256
 """Pods of one plan, as its definition allows."""
 _OPEN: Final = (PlanPhase.PROPOSED, PlanPhase.STARTED)
@@ -147,12 +147,12 @@ def _proposed(plans: Iterable[DissolvePlan]) -> list[DissolvePlan]:
 
 
 def _settles(plan: DissolvePlan, uids: set[str], wall: float) -> bool:
-    """Whether no other plan is made: there is one, or a person has said no, or it was tried a
-    moment ago."""
+    """Whether no other plan is made: there is one, or for the same pods a person has said no, or it
+    was tried a moment ago."""
     if plan.phase in _OPEN:
         return True
-    refused = plan.decision == "declined" and uids <= plan.pods
-    return refused or wall < plan.ended + AGAIN_S
+    tried = plan.decision == "declined" or wall < plan.ended + AGAIN_S
+    return tried and uids <= plan.pods
 
 
 def pods_with_nodes(bundle: GangBundle) -> list[Pod]:

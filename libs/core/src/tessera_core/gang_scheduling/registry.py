@@ -233,8 +233,9 @@ class GangRegistry:
         """The member as it was shown last."""
         return self._pods.get(uid)
 
-    def bundle(self, gang_id: str, *, started: bool = False) -> GangBundle:
-        """The gang with those that it starts together with. `started` says that they did once."""
+    def bundle(self, gang_id: str, *, started: bool | None = None) -> GangBundle:
+        """The gang with those that it starts together with. `started` says that they did once, or
+        that they did not; None = nobody knows."""
         ids = self._joined(gang_id)
         found: GangCatalog = read_gangs(
             self._pods_of(ids), [self._objects[each] for each in ids if each in self._objects],
@@ -248,7 +249,7 @@ class GangRegistry:
         waiting = (member.pod for members in gangs for member in members.waiting)
         return GangBundle(
             ids=ids, gangs=gangs, absent=absent, refused=found.refused,
-            requests_cards=any(map(self._requests_cards, waiting)), started=started,
+            requests_cards=any(map(self._requests_cards, waiting)), started=bool(started),
         )  # fmt: skip
 
     def _pods_of(self, ids: Iterable[str]) -> list[Pod]:
@@ -322,13 +323,14 @@ def _created(members: GangMembers) -> str:
     return members.gang.created or min(stamps, default="")
 
 
-def _as_started(members: GangMembers, *, started: bool) -> GangMembers:
+def _as_started(members: GangMembers, *, started: bool | None) -> GangMembers:
     """A gang that is not known to have started, of which fewer pods have a node than its minimum
-    while all the others are there: a scheduler ended in the middle of its start. Its members do not
-    go one by one, whatever its policy is after a start."""
+    while all the others are there: a scheduler ended in the middle of its start, or somebody else
+    gave them their nodes. Its members do not go one by one, whatever its policy is after a start.
+    Where others are gone and nobody knows, it has started, and they have ended since."""
     gang, bound = members.gang, len(members.bound)
     if gang.match is not MatchPolicy.ONCE or started or not 0 < bound < gang.min:
         return members
-    if bound + len(members.waiting) < gang.min:
+    if bound + len(members.waiting) < gang.min and started is None:
         return members
     return replace(members, gang=replace(gang, match=MatchPolicy.PRESENT))

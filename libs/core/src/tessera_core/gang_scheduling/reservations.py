@@ -81,6 +81,14 @@ class MemberReservations:
         without = (uid for uid, seat in attempt.seats.items() if seat.grant is None)
         return (uid for uid in without if not self.is_bound(uid))
 
+    def written(self, attempt: GangAttempt) -> bool:
+        """Whether the API server has the Binding of each member, shown by a watch or not."""
+        return all(self._is_written(uid) or self.is_bound(uid) for uid in attempt.seats)
+
+    def _is_written(self, uid: str) -> bool:
+        entry = self._ledger.entry(uid)
+        return entry is not None and entry.phase is AllocationPhase.BOUND
+
     def is_bound(self, uid: str) -> bool:
         """Whether a watch has shown the pod's node."""
         pod = self._registry.pod(uid)
