@@ -205,7 +205,7 @@ class VictimSearch:
     ) -> Slices[VictimSet | None]:
         heap: list[tuple[EvictionCost, int, tuple[int, ...]]] = []
         self._push(heap, order, (), best)
-        floor = self.left - most_trials
+        floor = max(self.left - most_trials, 0)
         while heap:
             cost, _, at = heappop(heap)
             if best is not None and cost >= best.cost:
