@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tessera_cli import forms
 from tessera_cli.queue import queues, tables
@@ -51,10 +52,13 @@ FOUND = ListedQueues(items=(queue("top"), queue("research", "top", CARDS, MEMORY
 
 
 def printed(
-    capsys: pytest.CaptureFixture[str], output: str = forms.TABLE, name: str = ""
+    capsys: pytest.CaptureFixture[str],
+    output: str = forms.TABLE,
+    name: str = "",
+    found: ListedQueues = FOUND,
 ) -> list[str]:
     options = argparse.Namespace(output=output, sized=False, no_headers=False)
-    found = queues.named(FOUND, name)
+    found = queues.named(found, name)
     forms.put(
         options, [queues.document(found)], tables.names(found, name),
         lambda to: tables.show(to, found, name, wide=output == forms.WIDE),
@@ -74,6 +78,16 @@ def test_queues_are_a_tree_with_what_they_borrow(capsys: pytest.CaptureFixture[s
         "research", "acme", "cards", "1", "4", "8", "6", "2", "+25.0%", "2", "gangs,", "5", "pods",
     ]  # fmt: skip
     assert printed(capsys)[2].startswith("  research")
+
+
+def test_what_its_past_takes_from_a_queues_weight_is_behind_its_share(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (item,) = queues.named(FOUND, "research").items
+    for lost, share in ((0.33, "+25.0%, weight -33%"), (0.004, "+25.0%")):
+        state = replace(item.state, weight_lost=lost)
+        found = ListedQueues(items=(replace(item, state=state),))
+        assert f"{share}  2 gangs" in printed(capsys, found=found)[1]
 
 
 def test_wide_shows_each_resource(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
 from tessera_core.gangs.gang import Gang, GangMember
 from tessera_core.gangs.gates import is_gated
 from tessera_core.gangs.group_names import ADMISSION_GATE
+from tessera_core.gangs.queue_history import HistoryTerms, QueueHistory
 from tessera_core.gangs.queue_turns import cluster_totals
 from tessera_core.gangs.queue_usage import amounts_of
 from tessera_core.gangs.queues import QueueAmounts, QueueSpec
@@ -74,9 +75,11 @@ class GangCluster:
         cards: dict[str, int],
         groups: Iterable[Gang] = (),
         queues: Iterable[QueueSpec] = (),
+        history: HistoryTerms | None = None,
     ) -> None:
         """`cards` of each node."""
         self.specs = tuple(queues)
+        self.history = history
         self.now = 1000.0
         self.cards = dict(cards)
         self.pods: dict[str, Pod] = {}
@@ -111,7 +114,10 @@ class GangCluster:
         for node in self.cards:
             self._put_node(node)
         self.gangs = GangRegistry(requests_cards)
-        self.queues = SchedulingQueues(self.gangs, self.ledger, _requested, self._totals)
+        self.queues = SchedulingQueues(
+            self.gangs, self.ledger, _requested, self._totals,
+            None if self.history is None else QueueHistory(self.history),
+        )  # fmt: skip
         self.head = LineHead(self.ledger, self._later, self._running, lambda at: f"{at:g}")
         self.coordinator = GangCoordinator(
             self.gangs, self.ledger, self._room_for, GangTimings(reservation_s=120, barrier_s=60),

@@ -38,6 +38,8 @@ class QueueState(Struct, frozen=True, kw_only=True):
     """The part of the cluster that it uses beyond what it deserves, by weight."""
     within: float = 0
     """The part of what it deserves that it uses."""
+    weight_lost: float = 0
+    """The part of its weight that what it has used in the past takes from it."""
     by: str = ""
     """What decides its share; empty for a queue within what it deserves."""
     amounts: tuple[QueueAmount, ...] = ()

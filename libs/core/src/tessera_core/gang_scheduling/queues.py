@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
 from tessera_core.gang_scheduling.view import (
     QueueDemand,
@@ -19,8 +21,8 @@ from tessera_core.gang_scheduling.view import (
 )
 from tessera_core.gangs.fair_shares import QueueShare, share_of
 from tessera_core.gangs.gang import Gang, GangMember
+from tessera_core.gangs.queue_history import QueueHistory
 from tessera_core.gangs.queue_lending import QueueLending
-from tessera_core.gangs.queue_tree import QueueTree
 from tessera_core.gangs.queue_turns import counted_totals, demands, entitlements
 from tessera_core.gangs.queue_usage import ClusterQueues, amounts_of, sum_of
 from tessera_core.gangs.queues import QueueAmounts, QueueDimension, QueueOrigin, QueueSpec
@@ -30,7 +32,8 @@ from tessera_schema.kube import Pod
 Place = tuple[QueueOrigin, str]
 """A queue: its kind and name."""
 ENTITLED_S: Final = 5.0
-"""Seconds for which what queues are entitled to by weight is taken as it was worked out."""
+"""Seconds for which what queues are entitled to by weight is taken as it was worked out, and their
+weights as their past leaves them."""
 _ALONE: Final = QueueShare(0.0, 0.0)
 
 
@@ -43,16 +46,23 @@ class SchedulingQueues:
         ledger: Ledger,
         asked: Callable[[Pod], QueueAmounts],
         totals: Callable[[], QueueAmounts],
+        history: QueueHistory | None = None,
     ) -> None:
-        """`asked` gives what a pod counts at least, `totals` all that the cluster has."""
+        """`asked` gives what a pod counts at least, `totals` all that the cluster has. `history`
+        changes weights by what was used in the past; None = nothing does."""
         self.version = 0
         """Changes whenever another pod may start than before, whatever is used."""
         self._gangs = gangs
         self._ledger = ledger
         self._asked = asked
         self._totals = totals
+        self._history = history
+        self._recorded_at = -ENTITLED_S
         self._specs: dict[Place, QueueSpec] = {}
-        self._queues = ClusterQueues(())
+        self._described = ClusterQueues(())
+        """As objects describe them."""
+        self._queues = self._described
+        """The same with the weights that their past leaves them."""
         self._pods: dict[str, Pod] = {}
         """Uids of pods that name a queue and no gang."""
         self._places: dict[str, Place | None] = {}
@@ -118,7 +128,8 @@ class SchedulingQueues:
         if specs == self._specs:
             return
         self._specs = specs
-        self._queues = ClusterQueues(specs.values())
+        self._described = ClusterQueues(specs.values())
+        self._queues = self._weighed()
         self._counted, self._places, self._waiting = {}, {}, {}
         self._changed.update(self._pods)
         self._changed.update(entry.grant.uid for entry in self._ledger.entries())
@@ -126,6 +137,21 @@ class SchedulingQueues:
         self._gangs.touch_all()
 
     # -- what is used
+
+    def record(self, now: float) -> None:
+        """Add what is used to what queues have used, and let weights go by it. To be called every
+        few seconds, by a replica that does not lead too; without a history it does nothing."""
+        if self._history is None or now < self._recorded_at + ENTITLED_S:
+            return
+        self._recorded_at = now
+        queues = self._count()
+        used = {place: queues.used(*place) for place in self._specs}
+        self._history.record(now, used, self._totals())
+        self._queues = self._weighed()
+
+    def _weighed(self) -> ClusterQueues:
+        described, history = self._described, self._history
+        return described if history is None else described.weighed(history.factors)
 
     def _count(self) -> ClusterQueues:
         while self._changed:
@@ -165,6 +191,9 @@ class SchedulingQueues:
     def _place(self, uid: str, pod: Pod | None, namespace: str) -> Place | None:
         if uid in self._places:
             return self._places[uid]
+        group = self._gangs.group_of(uid)  # a replica that does not lead has no bundles
+        if group is not None and group.queue:
+            return self._queues.of_gang(group)
         if pod is not None:
             return self._queues.of_pod(pod)
         return self._queues.of_namespace(namespace)
@@ -266,7 +295,11 @@ class SchedulingQueues:
     ) -> tuple[QueueShare, QueueDimension | None]:
         totals = self._counted_totals(place[0])
         deserved = self._deserved(now).get(place, spec.deserved)
-        return share_of(self._count().used(*place), deserved, totals, spec.weight)
+        queues = self._count()
+        weight = queues.tree(place[0]).queues[spec.name].weight
+        share, by = share_of(queues.used(*place), deserved, totals, weight)
+        lost = 1 - weight / spec.weight if spec.weight else 0.0
+        return replace(share, lost=lost) if lost else share, by
 
     def _counted_totals(self, origin: QueueOrigin) -> dict[QueueDimension, float]:
         specs = (spec for place, spec in self._specs.items() if place[0] == origin)
@@ -297,7 +330,7 @@ class SchedulingQueues:
     def demands(self, origin: QueueOrigin) -> dict[str, QueueDemand]:
         """Name of a queue of the kind -> what it has, asks for and may have of cards. Pods that
         name neither a queue nor a gang count once they have cards."""
-        tree = QueueTree(spec for place, spec in self._specs.items() if place[0] == origin)
+        tree = self._queues.tree(origin)
         wanted = self._wanted(origin, tree.queues.values())
         asked = demands(tree, wanted)
         totals = {dim: amount for dim, amount in self._totals().items() if dim.vendor}

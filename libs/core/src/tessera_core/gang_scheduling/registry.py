@@ -225,6 +225,10 @@ class GangRegistry:
         group = self._named.get(uid)
         return "" if group is None else group.id
 
+    def group_of(self, uid: str) -> Gang | None:
+        """The gang that the pod names, as its PodGroup says it; None where none was shown."""
+        return self._objects.get(self.gang_of(uid))
+
     def wrong(self, uid: str) -> str:
         """Why the pod is in no gang though it names two; empty otherwise."""
         return self._wrong.get(uid, "")

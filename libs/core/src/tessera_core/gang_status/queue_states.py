@@ -15,6 +15,7 @@ def state_of(view: QueueView) -> QueueState:
     return QueueState(
         group=view.key.group, kind=view.origin.kind, name=view.key.name, parent=view.parent,
         problem=view.problem, share=view.share.beyond, within=view.share.within,
+        weight_lost=round(view.share.lost, 3),
         by="" if view.by is None else str(view.by), amounts=tuple(_amounts(view)),
         waiting_gangs=len(view.waiting) - len(pods),
         waiting_pods=sum(each.pods for each in view.waiting),

@@ -126,6 +126,8 @@ class QueueShare(Struct, frozen=True, order=True):
     """The largest part of the cluster that it uses beyond what it deserves, by weight."""
     within: float
     """The largest part of what it deserves that it uses; decides among queues that are within."""
+    lost: float = 0.0
+    """The part of its weight that what it used in the past takes from it; decides among equals."""
 
 
 def share_of(

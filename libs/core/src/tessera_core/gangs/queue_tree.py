@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy as copy_of
 from typing import Final
+
+from msgspec.structs import replace
 
 from tessera_core.gangs.queues import QueueAmounts, QueueSpec
 
@@ -23,6 +26,14 @@ class QueueTree:
             self.queues.setdefault(queue.name, queue)
         self._parents = {queue.parent for queue in self.queues.values()}
         self._below: dict[str, frozenset[str]] = {}
+
+    def weighed(self, factors: Mapping[str, float]) -> QueueTree:
+        """The same tree with so much of each queue's weight."""
+        made = copy_of(self)
+        made.queues = {
+            name: _lighter(queue, factors.get(name, 1)) for name, queue in self.queues.items()
+        }
+        return made
 
     def path(self, name: str) -> tuple[QueueSpec, ...]:
         """The queue and those above it, as far as they exist, at most `MOST_LEVELS`; a circle is
@@ -90,6 +101,13 @@ class QueueTree:
                 each for each in self.queues if any(up.name == name for up in self.path(each))
             )
         return self._below[name]
+
+
+def _lighter(queue: QueueSpec, factor: float) -> QueueSpec:
+    if factor == 1:
+        return queue
+    weights = {dim: weight * factor for dim, weight in queue.weights.items()}
+    return replace(queue, weight=queue.weight * factor, weights=weights)
 
 
 def _listed(names: Collection[str]) -> str:

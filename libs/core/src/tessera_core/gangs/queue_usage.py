@@ -99,6 +99,17 @@ class ClusterQueues:
         made._used = {place: dict(used) for place, used in self._used.items()}
         return made
 
+    def weighed(
+        self, factors: Callable[[QueueOrigin, QueueTree], Mapping[str, float]]
+    ) -> ClusterQueues:
+        """The same queues, of whose weights `factors` leaves so much, by name; what is used goes on
+        in both."""
+        made = copy_of(self)
+        made._trees = {
+            origin: tree.weighed(factors(origin, tree)) for origin, tree in self._trees.items()
+        }
+        return made
+
     def of_gang(self, gang: Gang) -> tuple[QueueOrigin, str] | None:
         """The queue that the gang is in; None for a gang of no queue."""
         if gang.queue:

@@ -17,6 +17,8 @@ HEADS: Final = (
     "Queue", "Resource", "Guaranteed", "Deserved", "Cap", "Used", "Borrowed", "Share", "Waiting"
 )  # fmt: skip
 LINE_HEADS: Final = ("Position", "Kind", "Name", "Pods", "Since", "Expected", "Why")
+_LEAST: Final = 0.005
+"""Parts of a weight below it are 0%."""
 HIDDEN: Final = "(another namespace)"
 
 
@@ -82,7 +84,9 @@ def _amount(of: QueueAmount, amount: float) -> str:
 
 
 def _share(state: QueueState) -> str:
-    return f"+{state.share:.1%}" if state.share else "within"
+    share = f"+{state.share:.1%}" if state.share else "within"
+    lost = state.weight_lost
+    return share if lost < _LEAST else f"{share}, weight -{lost:.0%}"
 
 
 def _waits(state: QueueState) -> str:

@@ -32,6 +32,10 @@ class QueueMetrics:
         self._share = registry.gauge(
             "queue_share", "Part of the cluster that the queue uses beyond what it deserves", _QUEUE
         )
+        self._lost = registry.gauge(
+            "queue_weight_lost", "Part of its weight that what the queue has used takes from it",
+            _QUEUE,
+        )  # fmt: skip
         self._waiting_gangs = registry.gauge(
             "queue_waiting_gangs", "Gangs that wait in the queue", _QUEUE
         )
@@ -46,7 +50,7 @@ class QueueMetrics:
         )
         self._gauges = (
             self._used, self._guarantee, self._deserved, self._cap, self._share,
-            self._waiting_gangs, self._waiting_pods, self._longest,
+            self._lost, self._waiting_gangs, self._waiting_pods, self._longest,
         )  # fmt: skip
 
     def show(self, queues: Sequence[QueueView], now: float) -> None:
@@ -57,6 +61,7 @@ class QueueMetrics:
         for view in sorted(queues, key=_importance)[:MOST]:
             labels = (view.key.group, view.key.name)
             self._share.labels(*labels).set(view.share.beyond)
+            self._lost.labels(*labels).set(view.share.lost)
             pods = sum(each.id.startswith("pod/") for each in view.waiting)
             self._waiting_gangs.labels(*labels).set(len(view.waiting) - pods)
             self._waiting_pods.labels(*labels).set(sum(each.pods for each in view.waiting))

@@ -92,6 +92,7 @@ class GangScheduling:
             ledger,
             places.requested,
             lambda: cluster_totals(ledger.fleet, nodes.all()),
+            settings.history,
         )
         self.head = None if not settings.reserves else LineHead(
             ledger, places.later, nodes.lifetimes, format_time, settings.starve_s
@@ -290,6 +291,7 @@ class GangScheduling:
             else:
                 await asyncio.sleep(self._settings.gather_s)
             self._something.clear()
+            self.queues.record(self._clock.time())
             if self._leadership.leads:
                 self._open_strays()
                 self._gates.report(self._stuck())

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from tessera_core.gang_scheduling.attempt import GangTimings
 from tessera_core.gangs.gates import GatedPods
+from tessera_core.gangs.queue_history import DAY_S, HistoryTerms, QueueHistory
 
 Seconds = Annotated[float, Meta(gt=0)]
 
@@ -80,6 +81,14 @@ class GangSettings(Struct, frozen=True, kw_only=True):
     """Seconds that a gang waits until cards are reserved for it of which nobody knows when they
     come free. Those of which it is known are reserved at once."""
 
+    history_weight: Annotated[float, Meta(ge=0, le=100)] = 0.0
+    """How strongly what a queue has used of cards in the past counts against its weight: with 1, a
+    queue that used twice its part has half of its weight left. KAI's `kValue`. 0 = not at all."""
+    history_half_life_s: Annotated[float, Meta(ge=60, le=31_536_000)] = DAY_S
+    """Seconds after which what was used counts half, a minute to a year. A day lets a team have the
+    nights that another one had before it; use is recorded every 5 s, so less than a minute says
+    little."""
+
     write: tuple[GangWrite, ...] = (GangWrite.PROFILES,)
     """Whose statuses are written, where gangs start whole. A list with commas between; `none` is
     written alone. Statuses of Kubernetes' and of the coscheduling plugin's PodGroups are never
@@ -94,6 +103,15 @@ class GangSettings(Struct, frozen=True, kw_only=True):
     def reserves(self) -> bool:
         """Whether cards are reserved for the first in line."""
         return self.reserve_in_line is GangReserves.ON
+
+    @property
+    def history(self) -> QueueHistory | None:
+        """A history of queues that begins now; None where the past does not count."""
+        if not self.history_weight:
+            return None
+        return QueueHistory(
+            HistoryTerms(weight=self.history_weight, half_life_s=self.history_half_life_s)
+        )
 
     @property
     def timings(self) -> GangTimings:
