@@ -6,12 +6,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tessera_cli.__main__ import run
 from tessera_cli.event_lines import as_line
 from tessera_cli.events import as_json
 from tessera_runtime.bus.api import Message
 from tessera_schema.messages.envelope import Envelope
+from tessera_schema.plans import PlanDone, PlanKind, PodOfPlan, encode_plan, plan_subject
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -49,6 +51,29 @@ def test_a_file_that_is_not_there_is_not_waited_for(
 
 def test_an_address_that_is_none_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--url: 'http://x': write nats://" in complaint(capsys, "--url=http://x")
+
+
+POD = PodOfPlan(namespace="team-a", name="a-0", uid="u")
+WAITS = PodOfPlan(namespace="team-b", name="b-0", uid="v")
+DONE = PlanDone(
+    plan="preempt-1", kind=PlanKind.PREEMPT, pods=(POD,), for_pod=WAITS, cost=62.4, message="m"
+)
+
+
+@pytest.mark.parametrize(("event", "line"), [
+    (DONE, "Preempt preempt-1 (pods team-a/a-0, for team-b/b-0, costs 62 card-s): m"),
+    (
+        replace(DONE, kind=PlanKind.DISSOLVE, for_pod=None, for_gang="volcano/team-b/g", cost=0),
+        "Dissolve preempt-1 (pods team-a/a-0, for gang team-b/g): m",
+    ),
+    (PlanDone(plan="move-1", kind=PlanKind.MOVE, gain=90), "Move move-1 (should gain 90 card-s)"),
+])  # fmt: skip
+def test_a_plan_names_who_goes_and_what_for(event: PlanDone, line: str) -> None:
+    envelope = Envelope(
+        id="1", source="s", type="t", time="2026-11-28T10:00:00Z", epoch=1, sequence=1
+    )
+    message = Message(subject=plan_subject("c", event), envelope=envelope, data=encode_plan(event))
+    assert as_line(message) == f"10:00:00  plan       done      {line}"
 
 
 @pytest.mark.parametrize("data", [b'{"node":"\xff"}', b"[" * 100_000, b"", b"7"])

@@ -168,9 +168,11 @@ async def test_each_says_and_receives_what_its_work_needs(tmp_path: Path) -> Non
         }  # fmt: skip
         for number, (what, bus) in enumerate(publishers.items(), start=3):
             await bus.publish(allocation(CLUSTER, "t", "u", what), *a_letter(number))
-        subjects = {(await next_of(messages)).subject.split(".", 3)[3] for _ in range(7)}
+        await scheduler.publish(plan(CLUSTER, "p", "proposed"), *a_letter(8))
+        subjects = {(await next_of(messages)).subject.split(".", 3)[3] for _ in range(8)}
         assert subjects == {
             "device.n.v", "usage.n", *(f"allocation.t.u.{what}" for what in publishers),
+            "plan.p.proposed",
         }  # fmt: skip
 
 
@@ -297,7 +299,8 @@ FORBIDDEN = [
     ("rebalancer", usage(CLUSTER, "n")),
     ("rebalancer", allocation(CLUSTER, "t", "u", "granted")),
     ("rebalancer", quota(CLUSTER, "t", "throttled")),
-    ("scheduler", plan(CLUSTER, "p", "proposed")),
+    ("agent", plan(CLUSTER, "p", "proposed")),
+    ("quota", plan(CLUSTER, "p", "proposed")),
     ("quota", allocation(CLUSTER, "t", "u", "released")),
     ("viewer", usage(CLUSTER, "n")),
     ("viewer", allocation(CLUSTER, "t", "u", "granted")),

@@ -30,8 +30,8 @@ EVENTS: dict[str, PlanEvent] = {
     "proposed": PlanProposed(plan="p", kind=PlanKind.MOVE, pods=(POD,), dry_run=True),
     "started": PlanStarted(plan="p", kind=PlanKind.MOVE, decided_by="ada"),
     "done": PlanDone(plan="p", kind=PlanKind.RESIZE),
-    "declined": PlanDeclined(plan="p", kind=PlanKind.DEFRAGMENT, for_pod=POD),
-    "failed": PlanFailed(plan="p", kind=PlanKind.MOVE, message="m"),
+    "declined": PlanDeclined(plan="p", kind=PlanKind.PREEMPT, for_pod=POD),
+    "failed": PlanFailed(plan="p", kind=PlanKind.MOVE, message="m", for_gang="volcano/team/g"),
 }
 
 
@@ -45,8 +45,16 @@ def test_events_are_read_as_they_were_written(what: str) -> None:
 def test_an_event_keeps_its_bytes() -> None:
     assert encode_plan(EVENTS["failed"]) == (
         b'{"what":"failed","plan":"p","kind":"Move","message":"m","pods":[],"for_pod":null,'
+        b'"for_gang":"volcano/team/g","cost":0,"gain":0}'
+    )
+
+
+def test_an_event_without_a_gang_is_read() -> None:
+    old = (
+        b'{"what":"failed","plan":"p","kind":"Move","message":"m","pods":[],"for_pod":null,'
         b'"cost":0,"gain":0}'
     )
+    assert decode_plan(old) == PlanFailed(plan="p", kind=PlanKind.MOVE, message="m")
 
 
 def test_a_reservation_keeps_its_bytes() -> None:

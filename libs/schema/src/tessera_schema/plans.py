@@ -166,8 +166,10 @@ class _Event(Struct, frozen=True, kw_only=True, tag_field="what"):
     message: str = ""
     """Why, in numbers."""
     pods: tuple[PodOfPlan, ...] = ()
-    """Those that are moved or resized."""
+    """Those that are moved, evicted or resized."""
     for_pod: PodOfPlan | None = None
+    for_gang: str = ""
+    """Id of the gang, as in the plan; empty = it is for none."""
     cost: float = 0
     """Card-seconds, as in the plan."""
     gain: float = 0

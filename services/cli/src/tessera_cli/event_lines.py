@@ -22,6 +22,7 @@ from tessera_schema.messages.allocation_events import decode_event as decode_all
 from tessera_schema.messages.device_reports import ContainerUse, decode_device, decode_usage
 from tessera_schema.messages.gang_events import decode_gang, decode_queue
 from tessera_schema.messages.hints import decode_hints
+from tessera_schema.plans import decode_plan
 from tessera_schema.queue_states import QueueAmount
 
 LONGEST: Final = 400
@@ -105,6 +106,21 @@ def _queue(message: Message) -> str:
     return f"{queue.kind} {queue.name}: " + "; ".join(filter(None, parts))
 
 
+def _plan(message: Message) -> str:
+    plan, what = decode_plan(message.data), message.subject.rpartition(".")[2]
+    gang, pod = plan.for_gang.partition("/")[2], plan.for_pod
+    waits = f"gang {gang}" if gang else f"{pod.namespace}/{pod.name}" if pod is not None else ""
+    pods = ", ".join(f"{each.namespace}/{each.name}" for each in plan.pods)
+    parts = (
+        f"pods {pods}" if pods else "", f"for {waits}" if waits else "",
+        f"costs {plan.cost:.0f} card-s" if plan.cost else "",
+        f"should gain {plan.gain:.0f} card-s" if plan.gain else "",
+    )  # fmt: skip
+    numbers = ", ".join(filter(None, parts))
+    named = f"{what:9} {plan.kind} {plan.plan}" + (f" ({numbers})" if numbers else "")
+    return f"{named}: {plan.message}" if plan.message else named
+
+
 def _cards(amount: QueueAmount) -> str:
     cap = "no cap" if amount.cap is None else f"cap {amount.cap:g}"
     own = f"{amount.deserved:g} deserved, {cap}"
@@ -126,5 +142,5 @@ def _fields(message: Message) -> str:
 
 _WORDS: Final[Mapping[str, Callable[[Message], str]]] = {
     "allocation": _allocation, "usage": _usage, "device": _device, "hint": _hint,
-    "gang": _gang, "queue": _queue,
+    "gang": _gang, "queue": _queue, "plan": _plan,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The scheduler's events on the bus: cards granted, released, refused.
+"""The scheduler's events on the bus: cards granted, released, refused, and what becomes of plans.
 
 They are no truth, and nothing waits for them. A pod that waits has one event for each reason, not
 one for each attempt.
@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 from tessera_core.explain.refusals import WaitingPodMessages
 from tessera_core.scheduling.filter import FilterAnswer
 from tessera_runtime.bus.outbox import Outbox
+from tessera_runtime.plans.plan_publisher import PlanPublisher
+from tessera_runtime.plans.plan_store import PlanObject
 from tessera_runtime.tracing import tracing
 from tessera_scheduler.leadership.leader import Leadership
 from tessera_schema.annotation_keys import TRACE_KEY
@@ -108,6 +110,20 @@ class AllocationEvents:
         where = subject(self._cluster, event)
         kind = f"dev.tessera.allocation.{where.rpartition('.')[2]}"
         self._outbox.publish(where, kind, encode_event(event), traceparent)
+
+
+class SchedulerPlanEvents:
+    """Publishes what becomes of the scheduler's own plans."""
+
+    def __init__(self, outbox: Outbox, cluster: str, leadership: Leadership) -> None:
+        """All replicas watch plans; only the one that leads publishes."""
+        self._publisher = PlanPublisher(outbox, cluster)
+        self._leadership = leadership
+
+    def entered(self, plan: PlanObject) -> None:
+        """Publish that the plan has entered its present phase."""
+        if self._leadership.leads:
+            self._publisher.publish_phase(plan)
 
 
 def trace_of(annotations: dict[str, str]) -> str:

@@ -80,7 +80,7 @@ from tessera_scheduler.cache.watches import (
     quota_watches,
 )
 from tessera_scheduler.environment import SchedulerEnvironment, open_environment
-from tessera_scheduler.events import AllocationEvents
+from tessera_scheduler.events import AllocationEvents, SchedulerPlanEvents
 from tessera_scheduler.extender.filter import FilterCalls
 from tessera_scheduler.extender.handlers import Extender
 from tessera_scheduler.extender.requeue import PendingPodRequeuer
@@ -160,7 +160,7 @@ class Scheduler:
             PreemptionEnvironment(
                 kube=kube, calls=settings.kube, registry=registry, recorder=environment.recorder,
                 clock=environment.clock, monotonic_clock=clock, settings=settings.preemption,
-                leadership=self.leadership,
+                leadership=self.leadership, plan_events=self._plan_events,
             ),
             ledger=self.ledger, gangs=self.gangs, reservations=self.node_reservations,
             freed=pod_events.freed.publish,
@@ -291,6 +291,13 @@ class Scheduler:
         environment = self._environment
         return GateOpener(environment.kube, self.leadership, self.retry_queue, environment.recorder)
 
+    @cached_property
+    def _plan_events(self) -> SchedulerPlanEvents:
+        environment = self._environment
+        return SchedulerPlanEvents(
+            environment.outbox, environment.settings.bus.cluster, self.leadership
+        )
+
     def _make_watches(self, nodes: NodeCache, hosts: HostCapacity) -> Watches:
         environment, settings = self._environment, self._environment.settings
         registry, clock, pod_events = self.registry, self.monotonic_clock, self._pod_events
@@ -389,7 +396,9 @@ class Scheduler:
             group.create_task(self.packing.run(), name="packing")
             group.create_task(self._hints.run(environment.bus), name="hints")
             group.create_task(self._lease_watch.run(), name="leases of agents")
-            dissolver = open_gang_dissolver(environment, self.gangs, self.leadership)
+            dissolver = open_gang_dissolver(
+                environment, self.gangs, self.leadership, self._plan_events
+            )
             for part in (self.gangs, self.gang_statuses, dissolver):
                 if part is not None:
                     group.create_task(part.run(), name=type(part).__name__)

@@ -114,7 +114,7 @@ def _section(event_type: EventType) -> list[str]:
     return [
         f"## `{event_type.type}`\n",
         f"`{event_type.address}`\n",
-        f"{event_type.meaning} Published by the {event_type.by}. {event_type.when}\n",
+        f"{event_type.meaning} Published by the {event_type.publishers}. {event_type.when}\n",
         "```json",
         data,
         "```",
@@ -170,7 +170,7 @@ def _operation(event_type: EventType) -> dict[str, Any]:
     name = _name(event_type)
     return {
         "action": "send",
-        "summary": f"Told by the {event_type.by}. {event_type.when}",
+        "summary": f"Told by the {event_type.publishers}. {event_type.when}",
         "channel": {"$ref": f"#/channels/{name}"},
         "messages": [{"$ref": f"#/channels/{name}/messages/{name}"}],
     }

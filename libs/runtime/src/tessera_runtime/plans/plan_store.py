@@ -6,7 +6,7 @@ One that cannot be read is left alone, and is named in the log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 import msgspec
@@ -96,13 +96,19 @@ def watched() -> ListWatch[PlanObject]:
 class PlanStore:
     """The RebalancePlans of some kinds; a handler."""
 
-    def __init__(self, kube: Kube, kinds: Collection[PlanKind]) -> None:
-        """Plans of other kinds are another process' to carry out."""
+    def __init__(
+        self, kube: Kube, kinds: Collection[PlanKind],
+        on_phase: Callable[[PlanObject], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        """Plans of other kinds are another process' to carry out. `on_phase` is called once for
+        each phase that a plan enters, whether this process wrote it or the watch shows it. What a
+        list shows has been so before: it is not called for that."""
         self.kinds = frozenset(kinds)
         self.known: dict[str, PlanObject] = {}
         self.changed = asyncio.Event()
         """Set by each change; the task that waits for it clears it."""
         self._kube = kube
+        self._on_phase = on_phase
 
     @property
     def formers(self) -> list[Former]:
@@ -212,8 +218,13 @@ class PlanStore:
 
     def _remember(self, plan: PlanObject) -> None:
         known = self.known.get(plan.name)
-        if known is None or known.of.uid != plan.of.uid or not _older(plan.of, known.of):
-            self.known[plan.name] = plan
+        if known is not None and known.of.uid != plan.of.uid:
+            known = None
+        if known is not None and _older(plan.of, known.of):
+            return
+        self.known[plan.name] = plan
+        if known is None or known.status.phase is not plan.status.phase:
+            self._on_phase(plan)
 
 
 def _older(one: Identity, other: Identity) -> bool:

@@ -97,12 +97,19 @@ class EventType(Struct, frozen=True, kw_only=True):
     """The header `ce-type`."""
     by: str
     """The service that publishes it."""
+    also_by: str = ""
+    """Another one, which publishes it of what is its own; empty = there is none."""
     meaning: str
     when: str
     example: Struct
     """A message; its class is the schema."""
     bucket: str = ""
     """Set when it is the last value of a key that stays."""
+
+    @property
+    def publishers(self) -> str:
+        """The services that publish it, for a sentence."""
+        return f"{self.by} and the {self.also_by}" if self.also_by else self.by
 
 
 _OVER: Final = "AcceleratorQuota gpus allows 8 cards, 10 are used"
@@ -255,9 +262,9 @@ CATALOGUE: Final = (
         ),
     ),
     EventType(
-        address=_plan("proposed"), type=PLAN_PROPOSED, by="rebalancer",
+        address=_plan("proposed"), type=PLAN_PROPOSED, by="rebalancer", also_by="scheduler",
         meaning="A change of running pods that would be worth it. Nothing is done before it is "
-        "approved.",
+        "approved; plans of the scheduler need no approval.",
         when="When its RebalancePlan was created.",
         example=PlanProposed(
             plan=_PLAN, kind=PlanKind.DEFRAGMENT, message=_ABOUT, pods=(_MOVED,), for_pod=_WAITS,
@@ -265,21 +272,24 @@ CATALOGUE: Final = (
         ),
     ),
     EventType(
-        address=_plan("started"), type=PLAN_STARTED, by="rebalancer",
+        address=_plan("started"), type=PLAN_STARTED, by="rebalancer", also_by="scheduler",
         meaning="The plan was approved and is being carried out.",
-        when="When its first step is about to be done, and again after a restart.",
+        when="When its first step is about to be done; by the rebalancer again after a restart.",
         example=PlanStarted(
             plan=_PLAN, kind=PlanKind.DEFRAGMENT, pods=(_MOVED,), decided_by="ada",
         ),
     ),
     EventType(
-        address=_plan("done"), type=PLAN_DONE, by="rebalancer",
+        address=_plan("done"), type=PLAN_DONE, by="rebalancer", also_by="scheduler",
         meaning="Every step of the plan was done.",
         when="When that is so.",
-        example=PlanDone(plan=_PLAN, kind=PlanKind.DEFRAGMENT, pods=(_MOVED,), for_pod=_WAITS),
+        example=PlanDone(
+            plan="preempt-6be21d40c7", kind=PlanKind.PREEMPT, pods=(_MOVED,), cost=7080,
+            for_gang="volcano/team-b/train", message="1 pods have left for gang team-b/train",
+        ),
     ),
     EventType(
-        address=_plan("declined"), type=PLAN_DECLINED, by="rebalancer",
+        address=_plan("declined"), type=PLAN_DECLINED, by="rebalancer", also_by="scheduler",
         meaning="The plan ended before anything was done: a person declined it, or what it stood "
         "on has changed.",
         when="When that is so.",
@@ -288,7 +298,7 @@ CATALOGUE: Final = (
         ),
     ),
     EventType(
-        address=_plan("failed"), type=PLAN_FAILED, by="rebalancer",
+        address=_plan("failed"), type=PLAN_FAILED, by="rebalancer", also_by="scheduler",
         meaning="A step could not be done; what was begun was undone where it can be.",
         when="When that is so.",
         example=PlanFailed(

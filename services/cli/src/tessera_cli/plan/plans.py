@@ -224,7 +224,8 @@ def _worth(card_seconds: float) -> str:
 
 def _step(step: PlanStep) -> str:
     if not step.container:
-        return f"{_pod(step)} leaves {step.pod.node}; there is room for it on {step.to_node}"
+        room = f"; there is room for it on {step.to_node}" if step.to_node else ""
+        return f"{_pod(step)} leaves {step.pod.node}{room}"
     amounts = [step.memory] if step.memory else []
     amounts += [f"{step.cores:g} %"] if step.cores is not None else []
     of = f"of card {step.card} on {step.pod.node}"

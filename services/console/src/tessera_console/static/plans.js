@@ -74,7 +74,7 @@ export class PlansView {
 
 function words(step) {
   const pod = step.pod.name ? `${step.pod.namespace}/${step.pod.name}` : "a pod of another namespace";
-  if (!step.container) return `${pod} leaves ${step.pod.node}; there is room for it on ${step.toNode || "another node"}`;
+  if (!step.container) return `${pod} leaves ${step.pod.node}${step.toNode ? `; there is room for it on ${step.toNode}` : ""}`;
   const amounts = [step.memory, step.cores === null || step.cores === undefined ? "" : `${step.cores} % of cores`].filter(Boolean).join(" and ");
   return `${pod}: ${amounts} of card ${step.card} on ${step.pod.node}`;
 }

@@ -28,6 +28,7 @@ from tessera_runtime.kube.timestamps import format_time, parse_time
 from tessera_runtime.plans.evictions import create_eviction
 from tessera_runtime.plans.plan_store import PlanGone, PlanObject, PlanStore
 from tessera_scheduler.environment import SchedulerEnvironment
+from tessera_scheduler.events import SchedulerPlanEvents
 from tessera_scheduler.gangs.scheduling import GangScheduling
 from tessera_scheduler.leadership.leader import Leadership
 from tessera_scheduler.plan_rounds import KEEP_S, run_rounds
@@ -40,17 +41,26 @@ _log: Final = logs.named("tessera.scheduler.gangs")
 
 
 def open_gang_dissolver(
-    environment: SchedulerEnvironment, gangs: GangScheduling | None, leadership: Leadership
+    environment: SchedulerEnvironment,
+    gangs: GangScheduling | None,
+    leadership: Leadership,
+    plan_events: SchedulerPlanEvents,
 ) -> GangDissolver | None:
     """What gives gangs up; None where pods of gangs go one by one."""
-    return None if gangs is None else GangDissolver(environment, gangs, leadership)
+    if gangs is None:
+        return None
+    return GangDissolver(environment, gangs, leadership, plan_events)
 
 
 class GangDissolver:
     """Writes plans and carries them out, in rounds."""
 
     def __init__(
-        self, environment: SchedulerEnvironment, gangs: GangScheduling, leadership: Leadership
+        self,
+        environment: SchedulerEnvironment,
+        gangs: GangScheduling,
+        leadership: Leadership,
+        plan_events: SchedulerPlanEvents,
     ) -> None:
         """Rounds begin with `run`."""
         self._kube = environment.kube
@@ -59,7 +69,7 @@ class GangDissolver:
         self._recorder = environment.recorder
         self._gangs = gangs
         self._leadership = leadership
-        self._plans = PlanStore(environment.kube, (PlanKind.DISSOLVE,))
+        self._plans = PlanStore(environment.kube, (PlanKind.DISSOLVE,), plan_events.entered)
         self._rules = GangDissolving(environment.settings.gangs.dissolve_s, self._started_lately)
         self._term = ""
         """Of the Lease, under which the plans were listed."""

@@ -10,6 +10,7 @@ from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.events import EventRecorder
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.monotonic_clock import MonotonicClock
+from tessera_scheduler.events import SchedulerPlanEvents
 from tessera_scheduler.leadership.leader import Leadership
 from tessera_scheduler.preemption.settings import PreemptionSettings
 
@@ -25,3 +26,4 @@ class PreemptionEnvironment(Struct, frozen=True, kw_only=True):
     monotonic_clock: MonotonicClock
     settings: PreemptionSettings
     leadership: Leadership
+    plan_events: SchedulerPlanEvents

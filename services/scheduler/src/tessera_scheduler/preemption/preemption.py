@@ -60,7 +60,9 @@ def open_preemption(
     )
     controller = None
     if settings.evicts:
-        plans = PlanStore(kube, (PlanKind.PREEMPT, PlanKind.RECLAIM))
+        plans = PlanStore(
+            kube, (PlanKind.PREEMPT, PlanKind.RECLAIM), environment.plan_events.entered
+        )
         executor = PreemptionExecutor(
             environment, ledger=ledger, plans=plans, gangs=registry_of_gangs
         )
