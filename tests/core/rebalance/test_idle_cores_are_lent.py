@@ -92,6 +92,16 @@ def test_all_of_it_is_taken_back_with_the_owners_first_launch() -> None:
     assert card.decided.loans["busy"] == 200
 
 
+def test_an_owner_that_rested_and_works_again_lends_nothing_of_what_it_uses() -> None:
+    """The second in which it rested does not make it look like one that uses little"""
+    card = Card(a("owner", 950), rest("batch"))
+    card.ticks(3.0, batch=Doing(use=900, throttled=True))
+    assert card.decided.loans["batch"] == FULL
+    for _ in range(20):
+        card.tick(batch=Doing(use=50, throttled=True), owner=Doing(use=940))
+        assert card.decided.loans["batch"] == 50
+
+
 def test_an_owner_that_uses_little_lends_the_rest_after_a_while() -> None:
     card = Card(a("owner", 500), a("busy", 500))
     card.ticks(6.0, busy=Doing(use=500, throttled=True), owner=Doing(use=100))

@@ -157,6 +157,8 @@ class _Followed:
         granted = _granted(now)
         if moved:
             woke = self.idle(at_s, pace)
+            if woke:  # what it used before it rested says nothing of what it wants now
+                self._points = deque([self._points[-1]])
             self.active_s = self.launched_s = at_s
             self._claim(granted, passed_s, pace, all_=woke or throttled or not now.lends)
         elif self.idle(at_s, pace) and now.lends:
