@@ -152,6 +152,24 @@ def test_whatever_happens_what_lies_on_a_card_fits_it() -> None:
     )
 
 
+def test_a_share_that_grows_on_the_card_alone_needs_room_there() -> None:
+    """The init container's share is the smaller one, and all of it lies on the card"""
+    cards = ScaledCards()
+    cards.scale(scaling=2)
+    for _ in range(2):
+        cards.place(a_request(memory_bytes=10_000 * MIB), None, Role.APP)
+    card = next(iter(cards.grants.values())).shares[0].card
+    small = a_request(memory_bytes=1000 * MIB, guaranteed=True)
+    ordinary = a_request(memory_bytes=10_000 * MIB)
+    cards.place(ordinary, small, Role.INIT)
+    (first, *_, last) = cards.grants.values()
+    assert {share.card for share in (*first.shares, *last.shares)} == {card}
+    before = cards.sums()[card]
+    cards.resize(which=2, mib=9000)
+    assert cards.sums()[card] == before
+    cards.what_lies_on_a_card_never_exceeds_it()
+
+
 @given(memory, scalings, st.sampled_from(BARE))
 def test_an_ordinary_share_costs_what_it_has(mib: int, scaling: float, bare: Card) -> None:
     (card,) = CardSettings(memory_scaling=scaling).applied_to((bare,))

@@ -57,7 +57,7 @@ def _more_used(before: Uses, after: Uses) -> dict[tuple[str, str], QuotaUsage]:
 
 def _no_room(fleet: Fleet, grant: Grant, more: Mapping[str, Charge]) -> tuple[Reason, str] | None:
     """Why a bound pod's cards have not so much more for it, in numbers; None where they have."""
-    if not any(charge.memory_bytes or charge.cores_milli for charge in more.values()):
+    if not any(c.memory_bytes or c.resident_bytes or c.cores_milli for c in more.values()):
         return None
     closed = unusable(fleet, grant)
     if closed is not None:

@@ -22,7 +22,6 @@ from tessera_core.gang_scheduling.view import QueueView, members_stuck
 from tessera_core.gang_scheduling.waiting_lines import waiting_lines
 from tessera_core.gangs.catalog import queue_named
 from tessera_core.gangs.gates import is_gated
-from tessera_core.gangs.queue_turns import cluster_totals
 from tessera_core.gangs.reservation import STEPS_OF_A_SLICE
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.registry.registry import DialectRegistry
@@ -35,6 +34,7 @@ from tessera_runtime.kube.timestamps import format_time, parse_time
 from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.cache.pod_reader import PodSummary
 from tessera_scheduler.cache.reflectors import ReflectorFactory, Watch
+from tessera_scheduler.gangs.cluster_totals import ClusterTotals
 from tessera_scheduler.gangs.gates import GateOpener
 from tessera_scheduler.gangs.nodes import GangNodes
 from tessera_scheduler.gangs.places import GangPlaces
@@ -91,7 +91,7 @@ class GangScheduling:
             self.registry,
             ledger,
             places.requested,
-            lambda: cluster_totals(ledger.fleet, nodes.all()),
+            ClusterTotals(ledger, nodes.all, clock),
             settings.history,
         )
         self.head = None if not settings.reserves else LineHead(
