@@ -66,7 +66,7 @@ DONE = PlanDone(
         replace(DONE, kind=PlanKind.DISSOLVE, for_pod=None, for_gang="volcano/team-b/g", cost=0),
         "Dissolve preempt-1 (pods team-a/a-0, for gang team-b/g): m",
     ),
-    (PlanDone(plan="move-1", kind=PlanKind.MOVE, gain=90), "Move move-1 (should gain 90 card-s)"),
+    (PlanDone(plan="move-1", kind=PlanKind.MOVE, gain=90), "Move move-1"),
 ])  # fmt: skip
 def test_a_plan_names_who_goes_and_what_for(event: PlanDone, line: str) -> None:
     envelope = Envelope(

@@ -114,7 +114,6 @@ def _plan(message: Message) -> str:
     parts = (
         f"pods {pods}" if pods else "", f"for {waits}" if waits else "",
         f"costs {plan.cost:.0f} card-s" if plan.cost else "",
-        f"should gain {plan.gain:.0f} card-s" if plan.gain else "",
     )  # fmt: skip
     numbers = ", ".join(filter(None, parts))
     named = f"{what:9} {plan.kind} {plan.plan}" + (f" ({numbers})" if numbers else "")
