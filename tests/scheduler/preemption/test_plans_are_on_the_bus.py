@@ -20,6 +20,7 @@ from tests.scheduler.preemption.test_pods_are_evicted import (
     a_cluster,
     begun,
     fill,
+    give_way,
     leaving,
     on,
     phases,
@@ -43,9 +44,7 @@ def said(cluster: FakeCluster) -> list[str]:
 async def test_a_plan_for_a_pod_is_followed_from_proposal_to_end() -> None:
     cluster = a_cluster()
     async with leading(cluster, config=on()) as scheduler:
-        await fill(cluster, scheduler, "low")
-        wait_for_room(cluster, scheduler, "high", 10)
-        await until(lambda: leaving(cluster, "low"))
+        await give_way(cluster, scheduler)
         cluster.delete("low")
         await until(lambda: phases(cluster) == ["Done"])
         await asyncio.sleep(60)
@@ -81,9 +80,7 @@ async def test_a_plan_for_a_gang_names_the_gang() -> None:
 async def test_a_replica_that_takes_over_publishes_only_what_follows() -> None:
     cluster = a_cluster()
     async with leading(cluster, config=on()) as scheduler:
-        await fill(cluster, scheduler, "low")
-        wait_for_room(cluster, scheduler, "high", 10)
-        await until(lambda: leaving(cluster, "low"))
+        await give_way(cluster, scheduler)
     assert said(cluster) == ["proposed", "started"]
     async with leading(cluster, config=on()):
         await asyncio.sleep(30)
@@ -99,9 +96,7 @@ async def test_a_replica_that_stands_by_publishes_nothing() -> None:
         leading(cluster, config=on()) as scheduler,
         standing_by(cluster, config=on()),
     ):
-        await fill(cluster, scheduler, "low")
-        wait_for_room(cluster, scheduler, "high", 10)
-        await until(lambda: leaving(cluster, "low"))
+        await give_way(cluster, scheduler)
         cluster.delete("low")
         await until(lambda: phases(cluster) == ["Done"])
         await asyncio.sleep(60)
@@ -111,9 +106,7 @@ async def test_a_replica_that_stands_by_publishes_nothing() -> None:
 async def test_a_phase_is_published_whose_write_the_api_server_did_not_answer() -> None:
     cluster = a_cluster()
     async with leading(cluster, config=on()) as scheduler:
-        await fill(cluster, scheduler, "low")
-        wait_for_room(cluster, scheduler, "high", 10)
-        await until(lambda: leaving(cluster, "low"))
+        await give_way(cluster, scheduler)
         cluster.fault("PATCH", rf"{PLANS}/.*/status", Cut(after=True))
         cluster.delete("low")
         await until(lambda: phases(cluster) == ["Done"])
@@ -126,9 +119,7 @@ async def test_the_command_displays_a_plan_of_the_scheduler(
 ) -> None:
     cluster = a_cluster()
     async with leading(cluster, config=on()) as scheduler:
-        await fill(cluster, scheduler, "low")
-        wait_for_room(cluster, scheduler, "high", 10)
-        await until(lambda: leaving(cluster, "low"))
+        await give_way(cluster, scheduler)
     (plan,) = plans(cluster)
     found = await command.read_one(cluster.kube, plan["metadata"]["name"])
     command.detail(screen.console(sized=False), found)

@@ -107,12 +107,17 @@ def wait_for_room(cluster: FakeCluster, scheduler: Scheduler, name: str, priorit
     assert cluster.filter(scheduler, name).node_names == ()
 
 
+async def give_way(cluster: FakeCluster, scheduler: Scheduler) -> None:
+    """Pod `low` is being evicted for `high`."""
+    await fill(cluster, scheduler, "low")
+    wait_for_room(cluster, scheduler, "high", 10)
+    await until(lambda: leaving(cluster, "low"))
+
+
 async def test_a_victim_goes_and_the_pod_gets_its_cards() -> None:
     cluster = a_cluster()
     async with leading(cluster, config=on()) as scheduler:
-        await fill(cluster, scheduler, "low")
-        wait_for_room(cluster, scheduler, "high", 10)
-        await until(lambda: leaving(cluster, "low"))
+        await give_way(cluster, scheduler)
         (plan,) = plans(cluster)
         assert plan["spec"]["kind"] == "Preempt"
         assert [step["pod"]["name"] for step in plan["spec"]["steps"]] == ["low"]
@@ -180,9 +185,7 @@ async def test_a_pod_that_goes_away_ends_its_plan_before_anybody_is_evicted() ->
 async def test_another_replica_goes_on_with_the_plan() -> None:
     cluster = a_cluster()
     async with leading(cluster, config=on()) as scheduler:
-        await fill(cluster, scheduler, "low")
-        wait_for_room(cluster, scheduler, "high", 10)
-        await until(lambda: leaving(cluster, "low"))
+        await give_way(cluster, scheduler)
     assert phases(cluster) == ["Started"]
     async with leading(cluster, config=on()) as scheduler:
         cluster.delete("low")

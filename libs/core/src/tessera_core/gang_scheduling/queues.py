@@ -24,13 +24,12 @@ from tessera_core.gangs.gang import Gang, GangMember
 from tessera_core.gangs.queue_history import QueueHistory
 from tessera_core.gangs.queue_lending import QueueLending
 from tessera_core.gangs.queue_turns import counted_totals, demands, entitlements
-from tessera_core.gangs.queue_usage import ClusterQueues, amounts_of, sum_of
+from tessera_core.gangs.queue_usage import ClusterQueues, QueueOfKind, amounts_of, sum_of
 from tessera_core.gangs.queues import QueueAmounts, QueueDimension, QueueOrigin, QueueSpec
 from tessera_core.ledger.ledger import Ledger
 from tessera_schema.kube import Pod
 
-Place = tuple[QueueOrigin, str]
-"""A queue: its kind and name."""
+Place = QueueOfKind
 ENTITLED_S: Final = 5.0
 """Seconds for which what queues are entitled to by weight is taken as it was worked out, and their
 weights as their past leaves them."""

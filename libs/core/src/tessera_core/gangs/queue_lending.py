@@ -18,7 +18,7 @@ from msgspec import Struct
 from tessera_core.gangs.fair_shares import QueueShare, share_of
 from tessera_core.gangs.queue_tree import MOST_LEVELS
 from tessera_core.gangs.queue_turns import counted_totals
-from tessera_core.gangs.queue_usage import ClusterQueues, sum_of
+from tessera_core.gangs.queue_usage import ClusterQueues, QueueOfKind, sum_of
 from tessera_core.gangs.queues import (
     KOORDINATOR_QUOTA,
     QueueAmounts,
@@ -57,7 +57,7 @@ class QueueLending(Struct, frozen=True, kw_only=True):
     """What all queues of a cluster use, and what they deserve."""
 
     queues: ClusterQueues
-    deserved: Mapping[tuple[QueueOrigin, str], QueueAmounts] = {}
+    deserved: Mapping[QueueOfKind, QueueAmounts] = {}
     """Of queues that do not say it themselves: their parts by weight."""
     totals: QueueAmounts
     """All that the cluster has."""
@@ -69,7 +69,7 @@ class QueueReclaim:
     def __init__(
         self,
         lending: QueueLending,
-        taker: tuple[QueueOrigin, str],
+        taker: QueueOfKind,
         requested: QueueAmounts,
         *,
         leaving: Mapping[str, QueueAmounts],
