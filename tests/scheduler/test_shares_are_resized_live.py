@@ -309,6 +309,21 @@ async def test_an_earlier_grant_of_the_pod_is_undone() -> None:
         assert used(scheduler) == 4000
 
 
+async def test_an_event_from_before_the_resize_is_no_change_of_the_grant() -> None:
+    cluster = FakeCluster(1)
+    cluster.pod("a", 9000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+        earlier = scheduler.pod_reader.summarize(cluster.read("a"))
+        request_resize(cluster, "a", mib=4000)
+        await until_(lambda: used(scheduler) == 4000)
+        scheduler.pod_cache.on_update(earlier, scheduler.monotonic_clock.time())
+        await asyncio.sleep(30)
+        assert counted(scheduler, 'alarms_total{wrong="GrantChanged"}') == 0
+        assert counted(scheduler, 'grants_restored_total{outcome="done"}') == 0
+        assert carried(cluster, scheduler, "a") == (4000, 1)
+
+
 async def test_nothing_to_change_takes_the_question_away() -> None:
     cluster = FakeCluster(1)
     cluster.pod("a", 4000)

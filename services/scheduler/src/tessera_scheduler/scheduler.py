@@ -232,7 +232,7 @@ class Scheduler:
         )  # fmt: skip
         self._restorer = GrantRestorer(
             kube=kube, leadership=self.leadership, pod_reader=self.pod_reader,
-            annotations=annotations, metrics=self.metrics, clock=clock,
+            annotations=annotations, alerts=alerts, metrics=self.metrics, clock=clock,
             every_s=times.retry_most_s,
         )  # fmt: skip
         self._patches = ResizePatches(

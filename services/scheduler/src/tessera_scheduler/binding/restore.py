@@ -1,7 +1,8 @@
 """Writes a grant again on a live pod that lost it, or carries another one than it has.
 
 The ledger never lets go of it; the agent and the next scheduler, which read the pod, need it there.
-A user that overwrites it again and again is answered at most once in several seconds.
+A user that overwrites it again and again is answered at most once in several seconds. Events lag
+behind the API server, so that a pod counts as changed only when it is read from there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey, read_back
 from tessera_runtime.kube.patches import annotate
 from tessera_runtime.monotonic_clock import MonotonicClock
+from tessera_scheduler.alerts import Alert, AlertReason, Alerts
 from tessera_scheduler.binding.grant_annotations import GrantAnnotations, Unwritable
 from tessera_scheduler.cache.pod_reader import PodReader
 from tessera_scheduler.leadership.leader import Leadership
@@ -36,6 +38,7 @@ class GrantRestorer:
         leadership: Leadership,
         pod_reader: PodReader,
         annotations: GrantAnnotations,
+        alerts: Alerts,
         metrics: SchedulerMetrics,
         clock: MonotonicClock,
         every_s: float,
@@ -45,6 +48,7 @@ class GrantRestorer:
         self._leadership = leadership
         self._pod_reader = pod_reader
         self._annotations = annotations
+        self._alerts = alerts
         self._metrics = metrics
         self._clock = clock
         self._every_s = every_s
@@ -61,12 +65,26 @@ class GrantRestorer:
         grant = None if pod is None else self._pod_reader.missing_grant(pod)
         if pod is None or grant is None:
             return True
+        if self._pod_reader.summarize(pod).grant is not None:
+            self._raise_changed(name, grant.node)
         try:
             written = self._annotations.whole(pod, grant)
         except Unwritable as e:
             _log.warning("grant not restored", pod=f"{name.namespace}/{name.name}", why=str(e))
             return False
         return await self._write(name, written)
+
+    def _raise_changed(self, name: PodKey, node: str) -> None:
+        self._alerts.raise_(
+            Alert(
+                wrong=AlertReason.CHANGED,
+                namespace=name.namespace,
+                name=name.name,
+                uid=name.uid,
+                node=node,
+                text="carries another grant than it was given",
+            )
+        )
 
     async def _write(self, name: PodKey, written: Mapping[str, str]) -> bool:
         self._last.pop(name.uid, None)

@@ -83,7 +83,7 @@ class PodCache:
         elif self._ledger.observe(summary.observed, now):
             self._check_amounts(summary, entry)
         elif self._pod_reader.is_signed(summary.uid):
-            self._alert(summary, AlertReason.CHANGED, "carries another grant than it was given")
+            # no alert yet: right after a resize, an event may still show the grant before it
             self._pod_events.grant_changed.publish(_key(summary))
 
     def on_delete(self, uid: str) -> None:
