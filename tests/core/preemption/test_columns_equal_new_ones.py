@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
+from tessera_core.fleet.arrays import Ints
+from tessera_core.gangs.catalog import queue_named
 from tessera_core.ledger.change_log import MOST_CHANGES, ChangeLog
 from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.preemption.card_lines import CardLines
 from tessera_core.preemption.potential_victims import PotentialVictim, PreemptionRules
-from tessera_core.preemption.victim_columns import VictimColumns
+from tessera_core.preemption.victim_columns import SinglePods, VictimColumns
 from tessera_core.slices import Slices, at_once, for_each
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
@@ -23,6 +25,7 @@ from tessera_testing.builders import a_card, a_container, a_pod
 from tests.core.preemption.scenarios import NOW
 
 NODES, CARDS, PODS = 3, 2, 12
+QUOTA_KEY = "quota.scheduling.koordinator.sh/name"
 RULES = PreemptionRules()
 pods = st.integers(0, PODS - 1)
 places = st.tuples(st.integers(0, NODES - 1), st.sets(st.integers(0, CARDS - 1), min_size=1))
@@ -30,11 +33,25 @@ places = st.tuples(st.integers(0, NODES - 1), st.sets(st.integers(0, CARDS - 1),
 
 def content(columns: VictimColumns, ledger: Ledger) -> tuple[object, ...]:
     """All that a search reads of columns."""
-    lines = columns.below(100, NOW)
-    rows = np.array([getattr(lines, name) for name in lines.__struct_fields__]).T.tolist()
+    lines, pods = columns.below(100, NOW), columns.singles(100, NOW)
+    owners, singles = uids(columns, lines.owner), uids(columns, pods.number)
+    group, like = columns.groups(pods)
+    groups = [(like[n].metadata.namespace, queue_named(like[n])) for n in group.tolist()]
+    rows = [*zip(owners, *numbers(lines), strict=True)]
+    rows += [*zip(singles, *numbers(pods), groups, strict=True)]
     on = {node: {each.uid: each for each in columns.on(node)} for node in ledger.fleet.names}
     ending = Counter(pod.metadata.uid for pod in columns.ending)
     return sorted(rows), on, ending
+
+
+def uids(columns: VictimColumns, numbers: Ints) -> list[str]:
+    return [columns.victim(n).uid for n in numbers.tolist()]
+
+
+def numbers(columns: CardLines | SinglePods) -> list[list[float]]:
+    """All values, but by which number the columns know the pods."""
+    names = set(columns.__struct_fields__) - {"owner", "number"}
+    return [getattr(columns, name).tolist() for name in sorted(names)]
 
 
 class ColumnsFollow(RuleBasedStateMachine):
@@ -93,7 +110,8 @@ class ColumnsFollow(RuleBasedStateMachine):
     @rule(n=pods, priority=st.integers(-1, 3), label=st.sampled_from(["true", "false"]))
     def is_another_pod(self, n: int, priority: int, label: str) -> None:
         if victim := self.bound.get(self.uids[n]):
-            meta = replace(victim.pod.metadata, labels={"volcano.sh/preemptable": label})
+            labels = {"volcano.sh/preemptable": label, QUOTA_KEY: label}
+            meta = replace(victim.pod.metadata, labels=labels)
             spec = replace(victim.pod.spec, priority=priority)
             self.put(replace(victim, pod=replace(victim.pod, metadata=meta, spec=spec)))
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from tessera_core.preemption.preemption import Preemption, PreemptionPlanner
 from tessera_core.preemption.victim_columns import VictimColumns
-from tests.core.preemption.scenarios import NOW, a_scenario, preemptor_of, view_of
+from tessera_schema.cards import MIB
+from tessera_testing.builders import a_card
+from tests.core.preemption.scenarios import (
+    CARD_MIB,
+    NOW,
+    SLOTS,
+    Party,
+    Scenario,
+    a_scenario,
+    preemptor_of,
+    view_of,
+)
 
 
 def test_an_answer_does_not_depend_on_former_ones() -> None:
@@ -27,3 +38,17 @@ def test_a_pod_that_leaves_the_ledger_is_no_victim_any_more() -> None:
     assert again == PreemptionPlanner(view, NOW).preempt(preemptor_of(scenario))
     nodes = view.ledger.fleet.names
     assert gone not in [victim for node in nodes for victim in columns.on(node)]
+
+
+def test_a_pod_of_an_overcommitted_card_leaves_all_that_it_takes_of_it() -> None:
+    """All of its memory lies on the card, which takes twice as much of what can be granted."""
+    running = (Party(name="p0", mib=8, places=((0, 0),)),)
+    for members in (1, 2):
+        needy = tuple(Party(name=f"m{n}", mib=16 // members, priority=5) for n in range(members))
+        scenario = Scenario(((8, 1),), running, needy, {})
+        view = view_of(scenario)
+        card = a_card("c0-0", 0, mib=CARD_MIB, slots=SLOTS, physical_bytes=CARD_MIB // 2 * MIB)
+        view.ledger.put_node("n0", [card])
+        found = PreemptionPlanner(view, NOW).preempt(preemptor_of(scenario))
+        assert isinstance(found, Preemption)
+        assert [victim.pod.metadata.name for victim in found.victims] == ["p0"]

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tessera_core.fleet.arrays import Codes, Ints
+from tessera_core.fleet.arrays import Codes, Floats, Ints
 from tessera_schema.cards import Card
 from tessera_schema.messages.hints import PRICED_PERCENTS
 
@@ -91,12 +91,27 @@ class CardColumns:
                 setattr(part, name, getattr(part, name).copy())
         return part
 
+    def rows(self, rows: Ints) -> CardColumns:
+        """Copies of these rows alone, column by column as those of the whole fleet."""
+        part = object.__new__(CardColumns)
+        for name in self.__slots__:
+            setattr(part, name, np.asfortranarray(getattr(self, name)[rows]))
+        return part
+
     def idle(self) -> CardColumns:
         """The same cards, none of them used."""
         idle = self.copy()
         for name in USAGE:
             setattr(idle, name, np.zeros_like(getattr(self, name)))
         return idle
+
+    def usage(self) -> Floats:
+        """See `Fleet.usage`."""
+        return (
+            _part(self.sharers.sum(1), self.slots.sum(1))
+            + _part(self.cores_used.sum(1), self.cores_total.sum(1))
+            + _part(self.memory_used.sum(1), self.memory_total.sum(1))
+        )
 
     def copy(self, *columns: str) -> CardColumns:
         """These columns copied, the others shared."""
@@ -135,3 +150,7 @@ def at(column: Any, card: int) -> Any:
 def each(column: Any, count: int) -> list[Any]:
     """The values of the first `count` cards in a column, which may be one number for all."""
     return column.tolist() if isinstance(column, np.ndarray) else [column] * count
+
+
+def _part(used: Floats | Ints, total: Floats | Ints) -> Floats:
+    return np.divide(used, total, out=np.zeros(len(used)), where=total > 0)

@@ -289,12 +289,7 @@ class Fleet:
     def usage(self) -> Floats:
         """Per node the parts of slots, cores and memory in use, added up, all vendors together;
         a part of nothing is 0. Ten times this is HAMi's score of a node."""
-        c = self.cards
-        return (
-            _part(c.sharers.sum(1), c.slots.sum(1))
-            + _part(c.cores_used.sum(1), c.cores_total.sum(1))
-            + _part(c.memory_used.sum(1), c.memory_total.sum(1))
-        )
+        return self.cards.usage()
 
     def overgranted(self) -> int:
         """Cards on which more is held than they have."""
@@ -311,6 +306,20 @@ class Fleet:
         copy.changes = []
         self._shared = True
         return copy
+
+    def part(self, rows: Ints) -> Fleet:
+        """A copy of these rows alone, for reading and for charges."""
+        part, numbers = copy_of(self), rows.tolist()
+        part.cards, part.blocked = self.cards.rows(rows), self.blocked[rows]
+        part.pool, part.changes, part._rank = self.pool[rows], [], None
+        for name in ("names", "facts", "_columns", "_renamed"):
+            setattr(part, name, [getattr(self, name)[row] for row in numbers])
+        part.rows = {name: row for row, name in enumerate(part.names) if name}
+        part._places = {}
+        for row, cards in enumerate(part.facts):
+            for column, card in enumerate(cards):
+                part._places.setdefault(card.id, []).append((row, column))
+        return part
 
     # -- rows
 
@@ -383,7 +392,3 @@ class Fleet:
 
 def _pool_of(cards: Sequence[Card]) -> str:
     return next((c.siting.pool for c in cards if c.siting), "")
-
-
-def _part(used: Floats | Ints, total: Floats | Ints) -> Floats:
-    return np.divide(used, total, out=np.zeros(len(used)), where=total > 0)

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.fleet.charges import charges
+from tessera_core.fleet.fleet import Fleet
 from tessera_core.gangs.copies import copies_by_cards
 from tessera_core.kube.host_requests import Host
 from tessera_core.kube.pod_requests import Amounts, pod_requests
@@ -88,13 +89,27 @@ class ScratchCluster:
         self._open = self._opened(only)
 
     def copy(self, only: Set[str] | None = None) -> ScratchCluster:
-        """The same cluster, to be changed apart, with other nodes that may be used."""
+        """The same cluster, to be changed apart, of whose nodes only these may be used."""
+        made = self._on(self._fleet.snapshot())
+        if only is not None:
+            made._open = self._open & self._opened(only)
+        return made
+
+    def part(self, rows: Ints) -> ScratchCluster:
+        """A copy with these rows of the fleet alone: a search costs less there, and finds the same
+        as long as no other row has room."""
+        made = self._on(self._fleet.part(rows))
+        place: Ints = np.full(len(self._open) + 1, -1)
+        place[rows] = np.arange(len(rows))
+        made._rows, made._open = place[self._rows], self._open[rows]
+        return made
+
+    def _on(self, fleet: Fleet) -> ScratchCluster:
+        """A copy with this copy of the fleet."""
         made = copy_of(self)
-        made._filters = self._filters.scratch()
-        made._fleet = self._fleet.snapshot()
-        made._placer = Placer(made._fleet, ScreenCache(), self._placer.packer)
+        made._filters, made._fleet = self._filters.scratch(), fleet
+        made._placer = Placer(fleet, ScreenCache(), self._placer.packer)
         made._uses = {namespace: dict(uses) for namespace, uses in self._uses.items()}
-        made._open = made._opened(only)
         return made
 
     def rank(self, node: str) -> int:
@@ -167,14 +182,31 @@ class ScratchCluster:
         """The rows of the ledger's fleet that may take the member if its columns of use, by name,
         were so much less, whatever quotas and processors say: no other row does. And the cards
         with room for its first unit, (nodes, cards)."""
-        fleet, opened = self._fleet.snapshot(), self._open.copy()
+        fleet = self._without(less)
         if member.request is None:
-            return np.zeros_like(opened), np.zeros_like(fleet.cards.vendor, np.bool_)
+            return np.zeros_like(self._open), np.zeros_like(fleet.cards.vendor, np.bool_)
+        return Placer(fleet).screened(units(member.request), NO_LIMITS, self._unbarred(member))
+
+    def copies_without(self, member: MemberRequest, most: int, less: Mapping[str, Ints]) -> Ints:
+        """Row -> how many members like this one, that asks for cards, its cards take then, at most
+        `most`; never too low."""
+        if member.request is None:
+            raise ValueError(f"{member.pod.name} asks for no cards: their room says nothing of it")
+        fleet, wanted = self._without(less), units(member.request)
+        rows, room = Placer(fleet).screened(wanted, NO_LIMITS, self._unbarred(member))
+        return np.where(rows, copies_by_cards(fleet, wanted[0], room, most), 0)
+
+    def _without(self, less: Mapping[str, Ints]) -> Fleet:
+        fleet = self._fleet.snapshot()
         for name, amounts in less.items():
             setattr(fleet.cards, name, getattr(fleet.cards, name) - amounts)
-        rows = fleet.rows
+        return fleet
+
+    def _unbarred(self, member: MemberRequest) -> Bools:
+        """The rows that may be used and that the member may go to, whatever leaves them."""
+        rows, opened = self._fleet.rows, self._open.copy()
         opened[[rows[node] for node in self._filters.barred(member.pod) if node in rows]] = False
-        return Placer(fleet).screened(units(member.request), NO_LIMITS, opened)
+        return opened
 
     def memory_short(self, member: MemberRequest) -> Floats:
         """Bytes that each card lacks for the first unit of a member that asks for cards, (nodes,
@@ -184,6 +216,17 @@ class ScratchCluster:
             return np.zeros(cards.vendor.shape)
         need = units(member.request)[0].need(cards, models).memory
         return np.maximum(need - (cards.memory_total - cards.memory_used), 0).astype(np.float64)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the fleet."""
+        rows, columns = self._fleet.cards.vendor.shape
+        return rows, columns
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Row -> its node."""
+        return self._fleet.names
 
     def name_of(self, row: int) -> str:
         """The node in a row of the ledger's fleet."""

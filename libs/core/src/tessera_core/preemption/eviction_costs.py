@@ -42,6 +42,10 @@ class EvictionCost(Struct, frozen=True, order=True, gc=False):
     """Cards that come free."""
 
 
+CostKey = tuple[EvictionCost, tuple[int, float, str]]
+"""By what units are put in order: the cost of one by itself, then its rank."""
+
+
 class EvictionCosts:
     """Works out costs, of each pod once."""
 
@@ -74,6 +78,10 @@ class EvictionCosts:
             pods=len(pods),
             cards=fsum(cards for _, cards in each),
         )  # fmt: skip
+
+    def key(self, unit: VictimUnit) -> CostKey:
+        """The unit's place in the order of costs."""
+        return self.of((unit,)), unit.rank
 
     def on_cards(self, units: Iterable[VictimUnit]) -> dict[str, float]:
         """Name of a unit -> card-seconds that are lost with all of these units that hold parts of

@@ -7,12 +7,13 @@ placed. Caps of queues and quotas are those that would hold then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
+from copy import copy as copy_of
 from functools import cached_property, partial
 from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.fleet.arrays import Bools
+from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.gangs.queue_usage import (
     ClusterQueues,
     QueueOfKind,
@@ -118,6 +119,20 @@ class EvictionTrials:
         """The rows of the ledger's fleet that may take the pod as long as all units are where they
         are, and the cards with room for its first unit. To be read before any trial."""
         return self.scratch.room_without(self._preemptor.members[0], {})
+
+    @property
+    def limited(self) -> bool:
+        """Whether pods of other nodes may matter, because limits count them: those of queues and of
+        the namespaces of the members."""
+        named = {each.request.namespace for each in self._preemptor.members if each.request}
+        return bool(self._room.over(())) or any(self._ledger.allowance(ns).limits for ns in named)
+
+    def within(self, rows: Ints) -> EvictionTrials:
+        """The same with these rows of the fleet alone, all units where they are. To be made before
+        any trial."""
+        made = copy_of(self)
+        made.scratch, made._gone = self.scratch.part(rows), {}
+        return made
 
     def on(self, node: str) -> Trial:
         """The trial of a pod on one node."""

@@ -16,9 +16,9 @@ import numpy as np
 from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.gangs.scratch import MemberRequest, ScratchCluster
 from tessera_core.placement.units import units
+from tessera_core.preemption.card_lines import CardLines, freed
 from tessera_core.preemption.eviction_costs import EvictionCost
 from tessera_core.preemption.eviction_trials import EvictionTrials
-from tessera_core.preemption.victim_columns import CardLines
 from tessera_core.slices import Slices
 
 _LEVELS: Final = 6
@@ -42,7 +42,7 @@ def nodes_in_order(
     level: Ints = np.full(shape, len(lows))
     for at, top in enumerate(tops):
         yield
-        rows, room = scratch.room_without(member, _freed(held.only(held.priority <= top), shape))
+        rows, room = scratch.room_without(member, freed(held.only(held.priority <= top), shape))
         level[room & ~has_room & (level == len(lows))] = at
     yield
     any_card = np.full(shape, len(lows))
@@ -70,20 +70,6 @@ def _sorted(
     for row in order.tolist():
         least = EvictionCost(priority=int(priority[row]), card_s=float(card_s[row]))
         yield least, scratch.name_of(row)
-
-
-def _freed(held: CardLines, shape: tuple[int, ...]) -> dict[str, Ints]:
-    """Name of a column of use -> what comes free of each card."""
-    place = held.row * shape[1] + held.column
-    amounts = {
-        "memory_used": held.memory, "cores_used": held.cores, "sharers": held.slots,
-        "exclusive": held.exclusive,
-    }  # fmt: skip
-    size = shape[0] * shape[1]
-    return {
-        name: np.bincount(place, weights, size).astype(np.int64).reshape(shape)
-        for name, weights in amounts.items()
-    }
 
 
 def _lost(held: CardLines, scratch: ScratchCluster, member: MemberRequest) -> Floats:

@@ -83,16 +83,21 @@ class PotentialVictim(Struct, frozen=True, kw_only=True):
 def protected(victim: PotentialVictim, rules: PreemptionRules, now: float) -> str:
     """Why nobody may be given the pod's cards by evicting it, as what follows a number of pods: "3
     without a controller"; empty when somebody may."""
-    meta = victim.pod.metadata
-    said = meta.annotations.get(PREEMPTIBLE_KEY, "").strip().lower()
-    cooldown_s = seconds_of(meta.annotations.get(_COOLDOWN, meta.labels.get(_COOLDOWN, ""))) or 0
+    said = victim.pod.metadata.annotations.get(PREEMPTIBLE_KEY, "").strip().lower()
     age_s = now - victim.since
     reasons = (
         (not victim.owner_kind and said != "true", "without a controller"),
         (age_s < rules.protect_s, f"running for less than {rules.protect_s:g} s"),
-        (age_s < cooldown_s, f"running for less than {_COOLDOWN} says"),
+        (age_s < settled_s(victim, rules), f"running for less than {_COOLDOWN} says"),
     )
     return never_evicted(victim, rules) or next((text for holds, text in reasons if holds), "")
+
+
+def settled_s(victim: PotentialVictim, rules: PreemptionRules) -> float:
+    """Seconds after its start in which the pod is no victim."""
+    meta = victim.pod.metadata
+    cooldown = meta.annotations.get(_COOLDOWN, meta.labels.get(_COOLDOWN, ""))
+    return max(rules.protect_s, seconds_of(cooldown) or 0)
 
 
 def never_evicted(victim: PotentialVictim, rules: PreemptionRules) -> str:

@@ -24,6 +24,7 @@ from tessera_core.gangs.reservation import Seats
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.change_log import ChangePlace
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.preemption.card_lines import joined, lines_of
 from tessera_core.preemption.eviction_costs import EvictionCost, EvictionCosts
 from tessera_core.preemption.eviction_trials import (
     EvictionTrials,
@@ -31,6 +32,8 @@ from tessera_core.preemption.eviction_trials import (
     QueueRoom,
     pods_of,
 )
+from tessera_core.preemption.gang_bounds import GangBounds
+from tessera_core.preemption.gang_victims import GangVictims, who_may_go
 from tessera_core.preemption.node_bounds import nodes_in_order
 from tessera_core.preemption.potential_victims import (
     SYSTEM_PRIORITY,
@@ -39,7 +42,8 @@ from tessera_core.preemption.potential_victims import (
     protected,
 )
 from tessera_core.preemption.queue_reclaims import QueueReclaims
-from tessera_core.preemption.victim_columns import VictimColumns, joined, lines_of
+from tessera_core.preemption.victim_columns import VictimColumns
+from tessera_core.preemption.victim_order import in_order
 from tessera_core.preemption.victim_search import Forbidden, VictimSearch, VictimSet
 from tessera_core.preemption.victim_units import EvictableUnits, VictimUnit, units_of
 from tessera_core.rebalance.disruption_budgets import Disruption, forbidden
@@ -131,13 +135,15 @@ class PreemptionPlanner:
         *,
         columns: VictimColumns | None = None,
         most_nodes: int = MOST_NODES,
+        among_all: bool = False,
     ) -> None:
         """`now` is Unix time. `columns` are those of former answers about the cluster, if there
-        were any."""
+        were any. With `among_all` gangs find what they find without it, in more time."""
         self._view = view
         self._now = now
         self._columns = VictimColumns(view.rules) if columns is None else columns
         self._most_nodes = most_nodes
+        self._all = among_all
         self._of_gangs: EvictableUnits | None = None
         self._costs = EvictionCosts(view.ledger, view.rules, now)
         self._evictable: EvictableUnits | None = None
@@ -153,7 +159,6 @@ class PreemptionPlanner:
         view = self._view
         room = QueueRoom(view.ledger, view.queues, preemptor, view.queue_of)
         single = len(preemptor.members) == 1 and preemptor.domains is None
-        found, exhausted = None, False
         yield from self._columns.follow(
             view.bound, view.ledger, view.catalog.of_pod, bound_at=view.bound_at
         )
@@ -161,15 +166,12 @@ class PreemptionPlanner:
         self._costs = self._costs.with_reclaims(self._reclaims)
         trials = self._trials(preemptor, room)
         yield
-        if single:
-            found, exhausted = yield from self._for_pod(preemptor, trials)
+        work = self._for_pod if single else self._for_gang
+        found, exhausted = yield from work(preemptor, trials)
         if found is None:
             evictable = yield from self._units()
             able, kept = yield from self._able(preemptor, evictable)
-            if not single:
-                found, exhausted = yield from self._for_gang(able, trials, evictable)
-            if found is None:
-                return NoPreemption(_nobody(able, evictable.kept + kept, exhausted=exhausted))
+            return NoPreemption(_nobody(able, evictable.kept + kept, exhausted=exhausted))
         pods = [victim for unit in found.units for victim in unit.pods]
         return Preemption(
             units=found.units, seats=found.seats, cost=found.cost, exhausted=exhausted,
@@ -331,15 +333,39 @@ class PreemptionPlanner:
         ]  # fmt: skip
 
     def _for_gang(
-        self, able: Sequence[VictimUnit], trials: EvictionTrials, evictable: EvictableUnits
+        self, preemptor: Preemptor, trials: EvictionTrials
     ) -> Slices[tuple[VictimSet | None, bool]]:
         """The choice on all nodes together, and whether a cheaper one may exist."""
-        search = self._searching(evictable, TRIALS_OF_A_GANG)
         idle = (yield from trials.anywhere(())) if self._columns.ending else None
         if idle is not None:
             return VictimSet((), idle, EvictionCost()), False
+        without_cards = any(each.request is None for each in preemptor.members)
+        if self._all or self._reclaims is not None or without_cards:
+            return (yield from self._among_all(preemptor, trials))
+        gangs = yield from self._units_of_gangs()
+        units, _ = yield from self._able(preemptor, gangs)
+        view, columns, priority = self._view, self._columns, preemptor.priority
+        pods = yield from who_may_go(
+            columns.singles(priority, self._now), columns,
+            lambda pod: view.queue_of(pod) == preemptor.queue, view.budgets,
+        )  # fmt: skip
+        order = yield from in_order(columns, view.ledger, pods, units, self._costs)
+        lines = order.lines(priority, self._now, self._costs)
+        yield
+        bounds = GangBounds(trials.scratch, preemptor.members, preemptor.domains, lines)
+        search = self._searching(gangs, TRIALS_OF_A_GANG)
+        found = yield from GangVictims(order, bounds, trials, search).cheapest(TRIALS_OF_A_GANG)
+        return found, search.exhausted
+
+    def _among_all(
+        self, preemptor: Preemptor, trials: EvictionTrials
+    ) -> Slices[tuple[VictimSet | None, bool]]:
+        """The same, of units that are made of all pods."""
+        evictable = yield from self._units()
+        able, _ = yield from self._able(preemptor, evictable)
         if not able:
             return None, False
+        search = self._searching(evictable, TRIALS_OF_A_GANG)
         found = yield from search.quick(able, trials.anywhere, None)
         found = yield from search.exact(able, trials.anywhere, found, TRIALS_OF_A_GANG)
         return found, search.exhausted

@@ -7,24 +7,27 @@ are not in it: what goes with them depends on others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tessera_core.fleet.arrays import Bools, Floats, Ints
-from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.name_table import NameTable
+from tessera_core.gangs.catalog import queue_named
 from tessera_core.ledger.change_log import ChangePlace
 from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.preemption.eviction_costs import EvictionCosts
+from tessera_core.preemption.card_lines import CardLines, places_of
 from tessera_core.preemption.potential_victims import (
     PotentialVictim,
     PreemptionRules,
     protected,
+    settled_s,
 )
-from tessera_core.preemption.victim_units import VictimUnit
+from tessera_core.preemption.victim_table import PRIORITY, VictimTable
 from tessera_core.rebalance.movable_pods import checkpoint_s
 from tessera_core.slices import Slices
 from tessera_schema.cards import Card
@@ -34,34 +37,14 @@ _SLICE: Final = 32
 """Pods that are written in one slice: about a millisecond."""
 _COMPARED: Final = 4096
 """Pods that are compared in one slice: about a millisecond."""
-_FIRST: Final = 1024
-"""Lines at the beginning."""
 _LONG_AGO: Final = 1e12
 """Seconds: at this age nothing protects a pod for being young."""
+_ROW, _COLUMN, _MEMORY, _CORES, _SLOTS, _EXCLUSIVE, _PART, _POD, _LINE = range(1, 10)
+"""Columns of the lines; the last is their number."""
 (
-    _ROW, _COLUMN, _MEMORY, _CORES, _SLOTS, _EXCLUSIVE, _PRIORITY, _PART, _SINCE, _CHECKPOINTED,
-    _EVERY, _WIDTH,
-) = range(12)  # fmt: skip
-
-
-class CardLines(Struct, frozen=True):
-    """What pods that may go hold: a line for each pod and card."""
-
-    row: Ints
-    """Of the fleet."""
-    column: Ints
-    memory: Floats
-    """Bytes."""
-    cores: Floats
-    slots: Floats
-    exclusive: Floats
-    priority: Floats
-    card_s: Floats
-    """Card-seconds that are lost with the pod, in equal parts for its cards."""
-
-    def only(self, lines: Bools) -> CardLines:
-        """Some of the lines."""
-        return CardLines(*(getattr(self, name)[lines] for name in self.__struct_fields__))
+    _NODE, _CARDS, _SINCE, _SETTLED, _CHECKPOINTED, _EVERY, _GRACE, _GROUP, _WIDTH,
+) = range(1, 10)  # fmt: skip
+"""Columns of the pods."""
 
 
 class _Written(Struct, frozen=True, gc=False):
@@ -70,10 +53,35 @@ class _Written(Struct, frozen=True, gc=False):
     victim: PotentialVictim
     entry: LedgerEntry | None
     lines: tuple[int, ...] = ()
+    pod: int | None = None
+    """Its row among the pods; None where it may never go."""
+    group: str = ""
+
+
+class SinglePods(Struct, frozen=True):
+    """Pods of no gang that may go, in columns."""
+
+    number: Ints
+    """By which `VictimColumns` knows them."""
+    priority: Floats
+    slow: Bools
+    """Whether they may take longer to end than the rules like."""
+    card_s: Floats
+    """Card-seconds that are lost with each."""
+    cards: Floats
+    """What they hold."""
+    since: Floats
+    """Unix times at which their nodes took them."""
+    row: Ints
+    """Of the fleet; -1 for a node without cards."""
+
+    def only(self, pods: Bools) -> SinglePods:
+        """Some of them."""
+        return SinglePods(*(getattr(self, name)[pods] for name in self.__struct_fields__))
 
 
 class VictimColumns:
-    """Lines of pods that may go, one for each of their cards."""
+    """Pods that may go, and a line for each of their cards."""
 
     def __init__(self, rules: PreemptionRules) -> None:
         """Of no pods yet."""
@@ -90,9 +98,14 @@ class VictimColumns:
         """Row and cards of nodes, by which lines were written."""
         self._layout = -1
         self._facts: list[tuple[Card, ...]] = []
-        self._table: Floats = np.zeros((_FIRST, _WIDTH), np.float64, "F")
-        self._table[:, _PRIORITY] = np.inf
-        self._free = list(range(_FIRST))
+        self._lines, self._pods = VictimTable(_LINE), VictimTable(_WIDTH)
+        self._victims: dict[int, PotentialVictim] = {}
+        """By their row among the pods."""
+        self._groups = NameTable()
+        self._like: dict[int, Pod] = {}
+        """Number of a group -> a pod of it, with no uid."""
+        self._named: dict[int, str] = {}
+        """Number of a group -> the group that it stands for there."""
 
     def follow(
         self,
@@ -154,23 +167,56 @@ class VictimColumns:
         """The pods that hold cards of the node, but for those of gangs and those ending."""
         return tuple(self._on.get(node, {}).values())
 
-    def below(self, priority: int, now: float) -> CardLines:
-        """What pods of lower priority hold that nothing but their age may protect."""
-        table = self._table
-        old = now - table[:, _SINCE] >= self._rules.protect_s
-        lines = np.flatnonzero((table[:, _PRIORITY] < priority) & old)
-        columns = [table[:, n][lines] for n in range(_WIDTH)]
-        age = np.maximum(now - columns[_SINCE], 0)
-        since_checkpoint = np.maximum(now - columns[_CHECKPOINTED], 0)
-        half = np.where(np.isnan(columns[_EVERY]), np.inf, columns[_EVERY] / 2)
-        most = np.where(np.isnan(columns[_CHECKPOINTED]), half, since_checkpoint)
-        work = self._rules.start_s + np.minimum(age, most)
-        return CardLines(
-            row=columns[_ROW].astype(np.int64), column=columns[_COLUMN].astype(np.int64),
-            memory=columns[_MEMORY], cores=columns[_CORES], slots=columns[_SLOTS],
-            exclusive=columns[_EXCLUSIVE], priority=columns[_PRIORITY],
-            card_s=columns[_PART] * work,
+    def victim(self, number: int) -> PotentialVictim:
+        """One of `singles`."""
+        return self._victims[number]
+
+    def groups(self, pods: SinglePods) -> tuple[Ints, Mapping[int, Pod]]:
+        """The group of each pod, and something like its pods, for each group: they are of the same
+        namespace and name the same queue."""
+        return self._pods.column(_GROUP)[pods.number].astype(np.int64), self._like
+
+    def singles(self, priority: int, now: float) -> SinglePods:
+        """The pods of lower priority that nothing protects."""
+        table, age = self._pods, now - self._pods.column(_SINCE)
+        found = np.flatnonzero(table.below(priority) & (age >= table.column(_SETTLED)))
+        cards = table.column(_CARDS)[found]
+        return SinglePods(
+            number=found, priority=table.column(PRIORITY)[found],
+            slow=table.column(_GRACE)[found] > self._rules.most_grace_s,
+            card_s=cards * self._lost_s(found, now), cards=cards, since=table.column(_SINCE)[found],
+            row=table.column(_NODE)[found].astype(np.int64),
         )  # fmt: skip
+
+    def below(self, priority: int, now: float) -> CardLines:
+        """What they hold."""
+        pods = self.singles(priority, now).number
+        going = np.zeros(len(self._pods.column(PRIORITY)), np.bool_)
+        going[pods] = True
+        lost = np.zeros(len(going))
+        lost[pods] = self._lost_s(pods, now)
+        table, owner = self._lines, self._lines.column(_POD).astype(np.int64)
+        lines = np.flatnonzero(table.below(priority) & going[owner])
+        owner = owner[lines]
+
+        def of(column: int) -> Floats:
+            return table.column(column)[lines]
+
+        return CardLines(
+            row=of(_ROW).astype(np.int64), column=of(_COLUMN).astype(np.int64),
+            memory=of(_MEMORY), cores=of(_CORES), slots=of(_SLOTS), exclusive=of(_EXCLUSIVE),
+            priority=of(PRIORITY), card_s=of(_PART) * lost[owner], owner=owner,
+        )  # fmt: skip
+
+    def _lost_s(self, pods: Ints, now: float) -> Floats:
+        """The same as `potential_victims.lost_s`, for these rows."""
+        table = self._pods
+        age = np.maximum(now - table.column(_SINCE)[pods], 0)
+        checkpointed, every = table.column(_CHECKPOINTED)[pods], table.column(_EVERY)[pods]
+        half = np.where(np.isnan(every), np.inf, every / 2)
+        most = np.where(np.isnan(checkpointed), half, np.maximum(now - checkpointed, 0))
+        lost: Floats = self._rules.start_s + np.minimum(age, most)
+        return lost
 
     def _moved(self, ledger: Ledger) -> set[str]:
         """Nodes whose cards are elsewhere than before."""
@@ -193,83 +239,55 @@ class VictimColumns:
         victim, entry = bound.get(uid), ledger.entry(uid)
         if victim is None:
             return
-        lines: tuple[int, ...] = ()
+        written = _Written(victim, entry)
         if victim.ending:
             self._ending[uid] = victim.pod
         elif entry is not None and uid not in self._gangs:
             self._on.setdefault(entry.grant.node, {})[uid] = victim
             if not protected(victim, self._rules, victim.since + _LONG_AGO):
-                lines = tuple(self._put(victim, entry, ledger))
-        self._written[uid] = _Written(victim, entry, lines)
+                written = self._put(victim, entry, ledger)
+        self._written[uid] = written
 
-    def _put(self, victim: PotentialVictim, entry: LedgerEntry, ledger: Ledger) -> Iterator[int]:
+    def _put(self, victim: PotentialVictim, entry: LedgerEntry, ledger: Ledger) -> _Written:
         priority, nan = victim.pod.spec.priority or 0, float("nan")
-        part = sum(use.parts for use in entry.uses.values()) / max(len(entry.charges), 1)
         every, saved = checkpoint_s(victim.pod), victim.checkpointed_at
-        for row, column, charge in _places(ledger, entry.grant.node, entry.charges):
-            line = self._line()
-            self._table[line] = (
-                row, column, charge.memory_bytes, charge.cores_milli, charge.slots,
-                charge.exclusive, priority, part, victim.since,
-                nan if saved is None else saved, nan if every is None else every,
-            )  # fmt: skip
-            yield line
+        cards = sum(use.parts for use in entry.uses.values())
+        group = _group(victim.pod)
+        number = self._groups.take(group)
+        if self._named.get(number) != group:
+            meta = victim.pod.metadata
+            self._named[number] = group
+            self._like[number] = replace(victim.pod, metadata=replace(meta, uid=""))
+        pod = self._pods.put((
+            priority, ledger.fleet.rows.get(entry.grant.node, -1), cards, victim.since,
+            settled_s(victim, self._rules), nan if saved is None else saved,
+            nan if every is None else every, victim.grace_s, number,
+        ))  # fmt: skip
+        self._victims[pod] = victim
+        part = cards / max(len(entry.charges), 1)
+        lines = tuple(
+            self._lines.put((
+                priority, row, column, memory, charge.cores_milli, charge.slots,
+                charge.exclusive, part, pod,
+            ))
+            for row, column, memory, charge in places_of(ledger, entry.grant.node, entry.charges)
+        )  # fmt: skip
+        return _Written(victim, entry, lines, pod, group)
 
     def _drop(self, uid: str) -> None:
         known = self._written.pop(uid, None)
         if known is None:
             return
-        self._table[list(known.lines), _PRIORITY] = np.inf
-        self._free += known.lines
+        self._lines.drop(known.lines)
+        if known.pod is not None:
+            self._pods.drop((known.pod,))
+            del self._victims[known.pod]
+            self._groups.drop(known.group)
         self._ending.pop(uid, None)
         if known.entry is not None:
             self._on.get(known.entry.grant.node, {}).pop(uid, None)
 
-    def _line(self) -> int:
-        if not self._free:
-            size = len(self._table)
-            table: Floats = np.zeros((2 * size, _WIDTH), np.float64, "F")
-            table[:size], table[size:, _PRIORITY] = self._table, np.inf
-            self._table = table
-            self._free = list(range(size, 2 * size))
-        return self._free.pop()
 
-
-def lines_of(units: Iterable[VictimUnit], ledger: Ledger, costs: EvictionCosts) -> CardLines:
-    """The same of these units, each pod at the priority of its unit."""
-    found: list[tuple[float, ...]] = []
-    for unit in units:
-        for victim in unit.pods:
-            entry = ledger.entry(victim.uid)
-            if entry is None:
-                continue
-            lost = costs.of_pod(victim)[0] / max(len(entry.charges), 1)
-            found += [
-                (row, column, c.memory_bytes, c.cores_milli, c.slots, c.exclusive, unit.priority,
-                 lost)
-                for row, column, c in _places(ledger, entry.grant.node, entry.charges)
-            ]  # fmt: skip
-    table = np.array(found, np.float64).reshape(len(found), 8)
-    return CardLines(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), *(table[:, 2:].T))
-
-
-def joined(parts: Sequence[CardLines]) -> CardLines:
-    """All lines together."""
-    parts = [part for part in parts if len(part.row)] or parts[:1]
-    if len(parts) == 1:
-        return parts[0]
-    return CardLines(
-        *(
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in CardLines.__struct_fields__
-        )
-    )
-
-
-def _places(
-    ledger: Ledger, node: str, charges: Mapping[str, Charge]
-) -> Iterator[tuple[int, int, Charge]]:
-    for card, charge in charges.items():
-        place = ledger.fleet.locate(node, card)
-        if place is not None:
-            yield *place, charge
+def _group(pod: Pod) -> str:
+    """What pods have in common whose queue is found in the same way."""
+    return "\0".join((pod.metadata.namespace, *queue_named(pod)))

@@ -21,7 +21,7 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.gangs.reservation import Seats
-from tessera_core.preemption.eviction_costs import EvictionCost, EvictionCosts
+from tessera_core.preemption.eviction_costs import CostKey, EvictionCost, EvictionCosts
 from tessera_core.preemption.victim_units import VictimUnit
 from tessera_core.slices import Slices
 
@@ -64,9 +64,9 @@ class VictimSearch:
         self.exhausted = False
         """True after a search that ended early: a cheaper set may exist."""
         self._costs = costs
-        self._forbidden = forbidden
+        self.forbidden = forbidden
         self._together = together
-        self._keys: dict[str, tuple[EvictionCost, tuple[int, float, str]]] = {}
+        self._keys: dict[str, CostKey] = {}
         """The cost of each unit by itself, and its rank, by name."""
         self._ordered: tuple[Sequence[VictimUnit], list[VictimUnit]] = (), []
         """The last units that were put in order, and their order."""
@@ -81,25 +81,38 @@ class VictimSearch:
         first = (yield from self._greedy(order, trial)) if order else None
         if first is None:
             return best
+        return (yield from self.improved(order, first, trial, best))
+
+    def improved(
+        self, order: Sequence[VictimUnit], first: VictimSet, trial: Trial, best: VictimSet | None
+    ) -> Slices[VictimSet | None]:
+        """Step 3, of units in the order of their cost; `first` is what step 2 left."""
         best = self._cheaper(first, best)
-        order = order[: bisect_right(order, first.cost, key=self._cost_of)]
-        if len(order) > MOST_UNITS:
+        count = bisect_right(order, first.cost, key=self.cost_of)
+        if count > MOST_UNITS:
             return best
-        totals = self._costs.on_cards(order)
-        by_card = sorted(order, key=lambda unit: (totals[unit.name], unit.name))
-        return self._cheaper((yield from self._reprieved(by_card, trial)), best)
+        totals = self._costs.on_cards(order[:count])
+        by_card = sorted(order[:count], key=lambda unit: (totals[unit.name], unit.name))
+        return self._cheaper((yield from self.reprieved(by_card, trial)), best)
 
     def exact(
         self, units: Sequence[VictimUnit], trial: Trial, best: VictimSet | None, most_trials: int
     ) -> Slices[VictimSet | None]:
         """The cheapest set of these units, by step 4, or `best` if that costs no more."""
         order = yield from self._in_order(units)
+        return (yield from self.exact_in(order, trial, best, most_trials))
+
+    def exact_in(
+        self, order: Sequence[VictimUnit], trial: Trial, best: VictimSet | None, most_trials: int
+    ) -> Slices[VictimSet | None]:
+        """The same of units in the order of their cost."""
+        count = len(order)
         if best is not None:
-            order = order[: bisect_left(order, best.cost, key=self._cost_of)]
-        if len(order) > MOST_UNITS and (best is not None or self._together is not None):
+            count = bisect_left(order, best.cost, key=self.cost_of)
+        if count > MOST_UNITS and (best is not None or self._together is not None):
             self.exhausted = True
             return best
-        return (yield from self._exact(order, trial, best, most_trials))
+        return (yield from self._exact(order[:count], trial, best, most_trials))
 
     def _in_order(self, units: Sequence[VictimUnit]) -> Slices[list[VictimUnit]]:
         """The units by their cost: parts of them are sorted in a slice each, and merged."""
@@ -119,17 +132,18 @@ class VictimSearch:
         self._ordered = units, order
         return order
 
-    def _key(self, unit: VictimUnit) -> tuple[EvictionCost, tuple[int, float, str]]:
+    def _key(self, unit: VictimUnit) -> CostKey:
         name = unit.name
         if name not in self._keys:
-            self._keys[name] = self._costs.of((unit,)), unit.rank
+            self._keys[name] = self._costs.key(unit)
         return self._keys[name]
 
-    def _cost_of(self, unit: VictimUnit) -> EvictionCost:
+    def cost_of(self, unit: VictimUnit) -> EvictionCost:
+        """Of the unit by itself."""
         return self._key(unit)[0]
 
     def _cheaper(self, found: VictimSet, best: VictimSet | None) -> VictimSet | None:
-        if self._forbidden(found.units) or (best is not None and best.cost <= found.cost):
+        if self.forbidden(found.units) or (best is not None and best.cost <= found.cost):
             return best
         return found
 
@@ -138,25 +152,25 @@ class VictimSearch:
     def _greedy(self, order: Sequence[VictimUnit], trial: Trial) -> Slices[VictimSet | None]:
         """A set that suffices and of which no unit can be left out; None where all are too few."""
         few, enough = 1, 1
-        while (yield from self._tried(trial, order[:enough])) is None:
+        while (yield from self.tried(trial, order[:enough])) is None:
             if enough >= len(order):
                 return None
             few, enough = enough + 1, min(2 * enough, len(order))
         while few < enough:
             middle = (few + enough) // 2
-            if (yield from self._tried(trial, order[:middle])) is None:
+            if (yield from self.tried(trial, order[:middle])) is None:
                 few = middle + 1
             else:
                 enough = middle
-        gone = yield from self._reprieved(order[:enough], trial)
-        if self._forbidden(gone.units) and enough < len(order):
-            gone = yield from self._reprieved(order, trial)
+        gone = yield from self.reprieved(order[:enough], trial)
+        if self.forbidden(gone.units) and enough < len(order):
+            gone = yield from self.reprieved(order, trial)
         return gone
 
-    def _reprieved(self, units: Sequence[VictimUnit], trial: Trial) -> Slices[VictimSet]:
+    def reprieved(self, units: Sequence[VictimUnit], trial: Trial) -> Slices[VictimSet]:
         """What is left of units that suffice if those are taken back that are not needed, the last
         one first."""
-        gone, seats = list(units), (yield from self._tried(trial, units)) or {}
+        gone, seats = list(units), (yield from self.tried(trial, units)) or {}
         used = {seat.node for seat in seats.values()}
         near: list[VictimUnit] = []
         for at in range(0, len(gone), _SLICE):
@@ -168,7 +182,7 @@ class VictimSearch:
                 if any(victim.pod.spec.node_name in used for victim in unit.pods)
             )
         if len(near) < len(gone):
-            found = yield from self._tried(trial, near)
+            found = yield from self.tried(trial, near)
             if found is not None:
                 gone, seats = near, found
         guarded = self._too_many(gone)
@@ -176,7 +190,7 @@ class VictimSearch:
         last_first.sort(key=lambda unit: unit.name not in guarded)
         for unit in last_first:
             fewer = [each for each in gone if each is not unit]
-            found = yield from self._tried(trial, fewer)
+            found = yield from self.tried(trial, fewer)
             if found is not None:
                 gone, seats = fewer, found
         return VictimSet(tuple(gone), seats, self._costs.of(gone))
@@ -185,10 +199,10 @@ class VictimSearch:
         """Names of the units that may not go together with those before them."""
         going: list[VictimUnit] = []
         guarded: set[str] = set()
-        if not self._forbidden(units):
+        if not self.forbidden(units):
             return guarded
         for unit in units:
-            if self._forbidden((*going, unit)):
+            if self.forbidden((*going, unit)):
                 guarded.add(unit.name)
             else:
                 going.append(unit)
@@ -214,7 +228,7 @@ class VictimSearch:
                 self.exhausted = True
                 return best
             units = [order[n] for n in at]
-            seats = yield from self._tried(trial, units)
+            seats = yield from self.tried(trial, units)
             if seats is not None:
                 return VictimSet(tuple(units), seats, cost)
             if len(heap) < _MOST_SETS:
@@ -235,10 +249,10 @@ class VictimSearch:
             more = (*at, n)
             units = [order[each] for each in more]
             cost = self._costs.of(units)
-            if (best is None or cost < best.cost) and not self._forbidden(units):
+            if (best is None or cost < best.cost) and not self.forbidden(units):
                 heappush(heap, (cost, len(more), more))
 
-    def _tried(self, trial: Trial, units: Sequence[VictimUnit]) -> Slices[Seats | None]:
+    def tried(self, trial: Trial, units: Sequence[VictimUnit]) -> Slices[Seats | None]:
         """A trial beyond the bound fails, so nothing is left out because of it."""
         yield
         if self.left <= 0:
