@@ -120,7 +120,7 @@ def test_in_a_namespace_that_has_a_limit_it_is_the_same(part: int) -> None:
     assert named > 2
 
 
-def test_nobody_goes_from_nodes_that_are_kept_for_others() -> None:
+def test_nobody_goes_from_nodes_that_are_closed_to_the_gang() -> None:
     """They are cheaper, and no member may be placed there."""
     running = tuple(
         Party(name=f"p{node}-{card}", mib=16, priority=node, places=((node, card),))
