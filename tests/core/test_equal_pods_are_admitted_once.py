@@ -10,10 +10,20 @@ from msgspec.structs import replace
 
 from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.admission.cache import MOST_SHAPE, MOST_SHAPES, AdmissionCache
+from tessera_core.admission.isolation import isolation_breach, mounts_may_breach
 from tessera_core.dialect_kit.contract import Rejected
 from tessera_core.registry.registry import load
 from tessera_schema.annotation_keys import TRACE_KEY
-from tessera_schema.kube import EnvVar, HostPath, Pod, PodStatus, Volume, VolumeMount
+from tessera_schema.kube import (
+    Container,
+    EnvVar,
+    HostPath,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Volume,
+    VolumeMount,
+)
 from tessera_testing.builders import a_container, a_pod
 from tests.dialects.adding import acme
 from tests.dialects.test_every_dialect import BY_EXAMPLE, pod_of
@@ -141,3 +151,31 @@ def test_many_small_different_pods_take_bounded_memory() -> None:
     tracemalloc.stop()
     assert 50 < admissions.size[0] < 2 * MOST_SHAPES // 5_000
     assert after < 40 * MOST_SHAPES
+
+
+@pytest.mark.parametrize(
+    ("mount", "volume", "may"),
+    [
+        ("/var/run/secrets/kubernetes.io/serviceaccount", {}, False),
+        ("/data//", {}, False),
+        ("/data", {"host_path": HostPath(path="/data")}, True),
+        ("/etc", {}, True),
+        ("/etc/../etc/./ld.so.preload", {}, True),
+        ("//usr/local/tessera/", {}, True),
+        ("/", {}, True),
+    ],
+)
+def test_mounts_that_may_defeat_isolation_are_recognized(
+    mount: str, volume: dict[str, Any], *, may: bool
+) -> None:
+    container = Container(name="c", volume_mounts=(VolumeMount(name="v", mount_path=mount),))
+    volumes = (Volume(name="v", **volume),)
+    assert mounts_may_breach(Pod(spec=PodSpec(containers=(container,), volumes=volumes))) is may
+    inits = Pod(spec=PodSpec(init_containers=(container,), volumes=volumes))
+    assert mounts_may_breach(inits) is may
+    if not may:
+        assert isolation_breach(inits) is None
+
+
+def test_a_node_that_a_pod_names_may_defeat_isolation() -> None:
+    assert mounts_may_breach(Pod(spec=PodSpec(node_name="n")))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
-from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 
@@ -98,7 +98,7 @@ def test_a_usage_file_is_named_by_pod_and_container() -> None:
     pod = a_pod(*(needs({"gpu": 1, "mem": 1}) for _ in range(40)))
     outcome = planned(pod, *(Gpu(f"g{n}") for n in range(40)))
     for n in range(40):
-        name = uuid5(NAMESPACE_OID, f"{pod.metadata.uid}/c{n}")
+        name = blake2b(f"{pod.metadata.uid}/c{n}".encode(), digest_size=16).hexdigest()
         assert env_of(outcome, f"c{n}")[CACHE] == f"/usr/local/vgpu/{name}.cache"
 
 

@@ -183,6 +183,8 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     node_name: str = ""
     active_deadline_seconds: int | None = None
     """Seconds after its start at which kubelet ends it."""
+    termination_grace_period_seconds: float | None = None
+    """Seconds that its containers get to end by themselves; the API server always says."""
     scheduler_name: str = ""
     priority: int | None = None
     """As admission resolved the pod's priority class; none = 0."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tessera_core.admission.admit import AdmittedPod, admit, strip_results
 from tessera_core.admission.allowances import NOTHING, Allowed
-from tessera_core.admission.isolation import isolation_breach
+from tessera_core.admission.isolation import isolation_breach, mounts_may_breach
 from tessera_core.admission.pod_size import too_many
 from tessera_core.bounded_cache import Cache
 from tessera_core.dialect_kit.contract import Rejected
@@ -69,8 +69,10 @@ class AdmissionCache:
         return wrong or replace(known, request=replace(known.request, name=meta.name, uid=meta.uid))
 
     def _checked(self, pod: Pod, known: AdmittedPod, allowed: Allowed) -> Rejected | None:
-        asks = bool(known.request.containers)
-        return too_many(pod) or (isolation_breach(pod, known.request, allowed) if asks else None)
+        wrong = too_many(pod)
+        if wrong is not None or not known.request.containers or not mounts_may_breach(pod):
+            return wrong
+        return isolation_breach(pod, known.request, allowed)
 
     def _learn(
         self, key: str, size: int, pod: Pod, allowed: Allowed

@@ -97,6 +97,22 @@ def isolation_breach(
     return _first(found, allowed, whole=whole)
 
 
+def mounts_may_breach(pod: Pod) -> bool:
+    """Whether `isolation_breach` may find something in the pod's node, volumes or mounts: in most
+    pods it does not, and this says so in a tenth of the time."""
+    spec = pod.spec
+    if spec.node_name:
+        return True
+    for volume in spec.volumes:
+        if volume.host_path is not None:
+            return True
+    for container in pod.all_containers:
+        for mount in container.volume_mounts:
+            if _is_tessera(mount.mount_path):
+                return True
+    return False
+
+
 def isolation_breach_in_debug_containers(pod: Pod, allowed: Allowed = NOTHING) -> Rejected | None:
     """The same for the containers that were added to a pod that runs, and what they mount."""
     kinds = ("ephemeralContainers",)
@@ -302,6 +318,8 @@ def _on_node(path: str) -> str:
 
 def _plain(path: str) -> str:
     """The absolute path without empty, `.` and `..` parts."""
+    if path.startswith("/") and "//" not in path and "/." not in path and path[-1] != "/":
+        return path
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":

@@ -73,6 +73,7 @@ class Lease:
         self.holder = ""
         """Who holds it, as far as we saw."""
         self._kube, self._settings, self._clock, self._random = kube, settings, clock, random
+        self._loop_time = asyncio.get_running_loop().time
         self._identity = identity
         self._call_s = call_s
         self._ends_at = _NEVER
@@ -84,7 +85,7 @@ class Lease:
 
         Send a write only while this is more than the deadline of a call.
         """
-        left_s = self._ends_at - asyncio.get_running_loop().time()
+        left_s = self._ends_at - self._loop_time()
         return left_s if left_s > 0 else 0.0
 
     async def keep(self) -> NoReturn:

@@ -26,7 +26,7 @@ from tessera_runtime import logs
 from tessera_runtime.backoff import Backoff
 from tessera_runtime.errors import ApiBusy, ApiLost, Permanent, TesseraError
 from tessera_runtime.kube.api import NONE, Kube
-from tessera_runtime.kube.lists import ObjectReader, UnreadableObject, identity, pages, read_event
+from tessera_runtime.kube.lists import ObjectReader, UnreadableObject, event_of, pages
 from tessera_runtime.kube.responses import refusal, status_of
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.slice_runner import in_slices
@@ -192,15 +192,16 @@ class Reflector(Generic[T]):
     async def _follow(self, lines: AsyncIterator[bytes]) -> int:
         """Report events until the server ends the watch; returns their number."""
         count, silence_s = 0, self._settings.silence_s
-        renewed = self._now()
+        clock = asyncio.get_running_loop().time
+        renewed = clock()
         try:
             async with asyncio.timeout(silence_s) as patience:
                 async for line in lines:
-                    self._line(line)
+                    now = clock()
+                    self._line(line, now)
                     count += 1
                     if count % _AT_ONCE == 0:
                         await asyncio.sleep(0)
-                    now = self._now()
                     if now - renewed > silence_s * _EARLY:
                         renewed = now
                         patience.reschedule(now + silence_s)
@@ -208,22 +209,21 @@ class Reflector(Generic[T]):
             raise ApiLost(f"silent for {silence_s:g} s") from e
         return count
 
-    def _line(self, line: bytes) -> None:
+    def _line(self, line: bytes, now: float) -> None:
         try:
-            event = read_event(line)
+            kind, raw, version = event_of(line)
         except msgspec.DecodeError as e:
             raise self._lost(f"not an event: {e}") from e
-        self.alive_at = self._now()
-        raw = bytes(event.object)
-        if event.type == "ERROR":
+        self.alive_at = now
+        if kind == "ERROR":
             raise self._ended(raw)
-        version = identity(raw).resource_version or self._version
+        version = version or self._version
         step = _step(self._version, version)
         if step < 0:  # another history: etcd was restored from a backup
             raise self._lost(f"version {version} after {self._version}")
         self._version = version
-        if event.type != "BOOKMARK" and step > 0:
-            self._report(event.type, raw)
+        if kind != "BOOKMARK" and step > 0:
+            self._report(kind, raw)
         self._retries.reset()
 
     def _report(self, kind: str, raw: bytes) -> None:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final
+
+_MOST: Final = 4096
+"""Texts whose seconds are remembered: pods that come together show the same ones."""
 
 
 def format_time(seconds: float) -> str:
@@ -13,8 +18,13 @@ def format_time(seconds: float) -> str:
 
 def parse_time(text: str | None) -> float | None:
     """Unix seconds; None for what is no time."""
+    return _parsed(text) if text else None
+
+
+@lru_cache(_MOST)
+def _parsed(text: str) -> float | None:
     try:
-        found = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
         return found.timestamp() if found.tzinfo is not None else None
     except (ValueError, OverflowError):
         return None

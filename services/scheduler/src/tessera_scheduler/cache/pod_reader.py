@@ -40,9 +40,9 @@ from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
 from tessera_schema.resizes import RESIZE_KEY
 
-ReadVictim = Callable[[Pod, bytes | msgspec.Raw, Grant | None], PotentialVictim | None]
-"""Reads what counts of a bound pod with this grant when it may have to go; None where it never has
-to. Raises msgspec.DecodeError."""
+ReadVictim = Callable[[Pod, Grant | None, Host], PotentialVictim | None]
+"""Reads what counts of a bound pod with this grant, and this request of its host, when it may have
+to go; None where it never has to."""
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
@@ -136,10 +136,8 @@ class PodReader:
         try:
             pod = _decode(bytes(raw))
             summary = self.summarize(pod)
-            if self._read_victim is not None and summary.node and not summary.ended:
-                summary = replace(summary, victim=self._read_victim(pod, raw, summary.grant))
-            if self._gangs and summary.node and not summary.ended:
-                summary = replace(summary, life=_life(pod))
+            if summary.node and not summary.ended:
+                summary = self._with_life(pod, summary)
             whole = is_gated(pod) or (self._gangs and _names_gang_or_queue(pod))
             return replace(summary, member=pod) if whole else summary
         except msgspec.DecodeError as e:
@@ -149,6 +147,15 @@ class PodReader:
                 uid=meta.uid, namespace=meta.namespace, name=meta.name, node=least.spec.node_name,
                 unknown=bool(least.spec.node_name), remark=f"it cannot be read: {e}",
             )  # fmt: skip
+
+    def _with_life(self, pod: Pod, summary: PodSummary) -> PodSummary:
+        """The summary of a pod that runs, with what others need of such pods."""
+        victim = None
+        if self._read_victim is not None:
+            victim = self._read_victim(pod, summary.grant, summary.host)
+        if self._gangs:
+            return replace(summary, victim=victim, life=_life(pod))
+        return summary if victim is None else replace(summary, victim=victim)
 
     def summarize(self, pod: Pod) -> PodSummary:
         """What the ledger needs of the pod."""

@@ -74,7 +74,7 @@ class Leadership:
 
     def fence(self) -> float:
         """Seconds for which this replica surely leads; 0 when it does not answer."""
-        return 0.0 if self.problem() else self._lease.remaining()
+        return self._lease.remaining() if self._ready == self._lease.generation else 0.0
 
     async def run(
         self, take_over: Callable[[], Awaitable[None]], resign: Callable[[], None]

@@ -10,36 +10,18 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-import msgspec
-from msgspec import Struct
-
 from tessera_core.gangs.group_names import named_group
-from tessera_core.kube.host_requests import Host, of_pod
+from tessera_core.kube.host_requests import Host
 from tessera_core.kube.owner_references import controller_of
 from tessera_core.preemption.potential_victims import VICTIM_ANNOTATIONS, PotentialVictim
 from tessera_runtime.kube.timestamps import parse_time
 from tessera_schema.annotation_keys import CHECKPOINTED_KEY
 from tessera_schema.grants import Grant
-from tessera_schema.json_codec import decoder
-from tessera_schema.kube import Container, ObjectMeta, OwnerRef, Pod, PodSpec, Resources
+from tessera_schema.kube import Container, ObjectMeta, Pod, PodSpec, Resources
 
 _MOST_SHARED: Final = 4096
-
-
-class _Meta(Struct, frozen=True, rename="camel"):
-    owner_references: tuple[OwnerRef, ...] = ()
-
-
-class _Spec(Struct, frozen=True, rename="camel"):
-    termination_grace_period_seconds: float = 30
-
-
-class _Life(Struct, frozen=True):
-    metadata: _Meta = _Meta()
-    spec: _Spec = _Spec()
-
-
-_life: Final = decoder(_Life)
+_GRACE_S: Final = 30
+"""Kubernetes' own default."""
 
 
 class VictimReader:
@@ -48,17 +30,15 @@ class VictimReader:
     def __init__(self) -> None:
         self._shared: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
 
-    def read(
-        self, pod: Pod, raw: bytes | msgspec.Raw, grant: Grant | None
-    ) -> PotentialVictim | None:
-        """What is kept of a bound pod; None where it never has to go. Raises
-        msgspec.DecodeError."""
+    def read(self, pod: Pod, grant: Grant | None, host: Host) -> PotentialVictim | None:
+        """What is kept of a bound pod that requests so much of its node; None where it never has to
+        go."""
         grouped = named_group(pod) is not None
         if not grouped and grant is None:
             return None
-        life, meta, spec = _life(bytes(raw)), pod.metadata, pod.spec
-        owner = controller_of(life.metadata.owner_references)
-        annotations = meta.annotations
+        meta, spec = pod.metadata, pod.spec
+        owner = controller_of(meta.owner_references)
+        annotations, grace_s = meta.annotations, spec.termination_grace_period_seconds
         if not grouped:
             annotations = {k: annotations[k] for k in VICTIM_ANNOTATIONS if k in annotations}
         kept = Pod(
@@ -68,19 +48,19 @@ class VictimReader:
                 annotations=self._share(annotations),
             ),
             spec=PodSpec(
-                containers=_requesting(of_pod(pod)), node_name=spec.node_name,
+                containers=_requesting(host), node_name=spec.node_name,
                 priority=spec.priority, scheduling_group=spec.scheduling_group,
             ),
         )  # fmt: skip
         return PotentialVictim(
             pod=kept, owner=owner.uid if owner else "", owner_kind=owner.kind if owner else "",
             since=parse_time(pod.status.start_time) or parse_time(meta.creation_timestamp) or 0,
-            grace_s=life.spec.termination_grace_period_seconds,
+            grace_s=_GRACE_S if grace_s is None else grace_s,
             checkpointed_at=parse_time(meta.annotations.get(CHECKPOINTED_KEY)),
         )  # fmt: skip
 
     def _share(self, texts: Mapping[str, str]) -> dict[str, str]:
-        key = tuple(sorted(texts.items()))
+        key = tuple(sorted(texts.items())) if texts else ()
         if len(self._shared) >= _MOST_SHARED:
             self._shared.clear()
         return self._shared.setdefault(key, dict(texts))
