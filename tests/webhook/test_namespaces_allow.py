@@ -83,7 +83,7 @@ def filtered(pod: Json, labels: dict[str, str]) -> tuple[Verdict, str]:
     ledger.set_namespaces({"team": labels})
     args = ExtenderArgs(msgspec.convert(pod, Pod), msgspec.Raw(b'["n1"]'))
     answer = Filter(REGISTRY, ledger, Placer(ledger.fleet, ScreenCache()), DecisionLog()).answer(
-        args, 0
+        args, 0, 0
     )
     return answer.verdict, answer.message
 

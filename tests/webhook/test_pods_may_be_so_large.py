@@ -105,7 +105,7 @@ def filtered(pod: Json) -> tuple[Verdict, str]:
     ledger = Ledger()
     ledger.put_node("n1", ())
     answer = Filter(REGISTRY, ledger, Placer(ledger.fleet, ScreenCache()), DecisionLog()).answer(
-        ExtenderArgs(msgspec.convert(pod, Pod), names), 0
+        ExtenderArgs(msgspec.convert(pod, Pod), names), 0, 0
     )
     return answer.verdict, answer.message
 

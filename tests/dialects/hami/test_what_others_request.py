@@ -35,7 +35,7 @@ def test_a_filter_call_without_a_pod_is_answered_with_an_error() -> None:
     """FLT-01."""
     args = decode_args(b'{"Pod":null,"NodeNames":["node1"]}')
     ledger = Ledger()
-    answer = Filter(load(), ledger, Placer(ledger.fleet), DecisionLog()).answer(args, 0)
+    answer = Filter(load(), ledger, Placer(ledger.fleet), DecisionLog()).answer(args, 0, 0)
     assert msgspec.json.decode(answer.body)["Error"]
 
 

@@ -83,12 +83,11 @@ class CardColumns:
 
     def at(self, row: int, columns: slice | Ints = slice(None)) -> CardColumns:
         """One node's columns; those of what is used are copies, the others may be shared."""
-        part = object.__new__(CardColumns)
-        for name in self.__slots__:
-            setattr(part, name, getattr(self, name)[row, columns])
-        if isinstance(columns, slice):
-            for name in USAGE:
-                setattr(part, name, getattr(part, name).copy())
+        part = object.__new__(_Part)
+        part.of, part.place = self, (row, columns)
+        for name in USAGE:
+            used = getattr(self, name)[row, columns]
+            setattr(part, name, used.copy() if isinstance(columns, slice) else used)
         return part
 
     def rows(self, rows: Ints) -> CardColumns:
@@ -116,10 +115,28 @@ class CardColumns:
     def copy(self, *columns: str) -> CardColumns:
         """These columns copied, the others shared."""
         copy = object.__new__(CardColumns)
-        for name in self.__slots__:
+        for name in CardColumns.__slots__:
             column = getattr(self, name)
             setattr(copy, name, column.copy(order="K") if name in columns else column)
         return copy
+
+
+class _Part(CardColumns):
+    """Columns of one node; a fact is taken out of the fleet's when it is read first, since a fit
+    reads a few of them."""
+
+    __slots__ = ("of", "place")
+
+    of: CardColumns
+    place: tuple[int, slice | Ints]
+
+    def __getattr__(self, name: str) -> Any:
+        """A column that was not read yet."""
+        if name not in CardColumns.__slots__:
+            raise AttributeError(name)
+        part = getattr(self.of, name)[self.place]
+        setattr(self, name, part)
+        return part
 
 
 class NodeView:

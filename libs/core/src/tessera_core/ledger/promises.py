@@ -7,7 +7,7 @@ leave hold there still: nobody takes what comes free, and what is free next to i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
 from msgspec import Struct
@@ -25,6 +25,8 @@ Entries = Callable[[str], LedgerEntry | None]
 LEAST: Final = -(2**31)
 """A priority that is never higher than another: all promises hold for it."""
 _NOTHING: Final = Charge()
+_FREE: Final = nullcontext()
+"""Nothing is withheld: so it is for nearly every pod."""
 
 
 class CardPromise(Struct, frozen=True, kw_only=True):
@@ -80,10 +82,14 @@ def withheld(
     return found
 
 
-@contextmanager
-def withholding(fleet: Fleet, more: Withheld) -> Iterator[None]:
+def withholding(fleet: Fleet, more: Withheld) -> AbstractContextManager[None]:
     """Meanwhile so much more counts as used of the fleet's cards. It is the ledger's fleet, or that
     of a copy: what is taken meanwhile is taken next to it."""
+    return _withholding(fleet, more) if more else _FREE
+
+
+@contextmanager
+def _withholding(fleet: Fleet, more: Withheld) -> Iterator[None]:
     for (node, card), charge in more.items():
         fleet.charge(node, card, charge)
     try:

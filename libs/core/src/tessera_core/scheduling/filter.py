@@ -18,7 +18,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -53,6 +52,7 @@ from tessera_schema.endpoints.extender import (
     ExtenderFilterResult,
     decode_args,
     encode_result,
+    pod_bytes,
 )
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Pod
@@ -65,7 +65,6 @@ MAX_ANSWERS: Final = 64
 MOST_ASKED: Final = 16 << 20
 """Bytes, as JSON, of pods that have a node and are not bound yet: thousands of them. Pods that are
 forgotten are filtered again before they are bound."""
-_encode = msgspec.json.Encoder().encode
 _REASONS: Final = {r.wire: r for r in Reason}
 
 
@@ -143,10 +142,12 @@ class Filter:
 
     def __call__(self, body: bytes, now: float) -> bytes:
         """The answer to a body of `/filter`. Raises msgspec.DecodeError for what is none."""
-        return self.answer(decode_args(body), now).body
+        args = decode_args(body)
+        return self.answer(args, now, pod_bytes(body, args)).body
 
-    def answer(self, args: ExtenderArgs, now: float) -> FilterAnswer:
-        """The answer to a filter call. Raises msgspec.DecodeError when the node names are none."""
+    def answer(self, args: ExtenderArgs, now: float, size: int) -> FilterAnswer:
+        """The answer to a filter call whose pod came in so many bytes of JSON. Raises
+        msgspec.DecodeError when the node names are none."""
         problem = problem_of(args)
         if args.pod is None or problem:
             return FilterAnswer(body=encode_result(ExtenderFilterResult(error=problem)))
@@ -160,7 +161,11 @@ class Filter:
         waits_for = "" if self._held_back is None else self._held_back(args.pod, now)
         if waits_for:
             return self._hold_back(args.pod, admission, waits_for, offer, now)
-        return self._place_within(args.pod, admission, offer, now)
+        answer = self._place_within(args.pod, admission, offer, now)
+        if answer.verdict is Verdict.PLACED:
+            filtered = FilteredPod(args.pod, admission.request)
+            self._filtered.keep(args.pod.metadata.uid, filtered, size)
+        return answer
 
     def reserve_on(self, filtered: FilteredPod, node: str, now: float) -> str:
         """Reserve cards on this node for a pod that was offered several nodes, or whose reservation
@@ -207,17 +212,11 @@ class Filter:
         offer = self._offers.without(offer, closed, self._in_flight.closed_to(pod))
         node = self._node_of(admission, offer, now)
         if node:
-            self._remember(pod, admission)
             return FilterAnswer(body=several((node,)), verdict=Verdict.PLACED, pod=pod, node=node)
         with withholding(self._ledger.fleet, withheld):
             if has_placement_preferences(pod):
                 return self._offer_rooms(pod, admission, offer, now)
             return self._decide(pod, admission, offer, now, withheld)
-
-    def _remember(self, pod: Pod, admission: AdmittedPod) -> None:
-        self._filtered.keep(
-            pod.metadata.uid, FilteredPod(pod, admission.request), len(_encode(pod))
-        )
 
     def _node_of(self, admission: AdmittedPod, offer: CandidateNodes, now: float) -> str:
         """The node of a pod that has cards already; empty where it needs others."""
@@ -282,7 +281,6 @@ class Filter:
         self, pod: Pod, admission: AdmittedPod, feasible: int, now: float, grant: Grant | None
     ) -> FilterAnswer:
         request, node = admission.request, "" if grant is None else grant.node
-        self._remember(pod, admission)
         self._in_flight.reserve(pod, node, now)
         self._decisions.keep(
             Decision(

@@ -41,9 +41,12 @@ class FeasibleNodes(Struct, frozen=True):
 
 def has_placement_preferences(pod: Pod) -> bool:
     """True for a pod whose preferences only kube-scheduler can weigh."""
-    affinity = pod.spec.affinity or {}
+    spec = pod.spec
+    if spec.affinity is None and not spec.topology_spread_constraints:
+        return False
+    affinity = spec.affinity or {}
     return any(_preferred(affinity.get(kind)) for kind in _AFFINITIES) or any(
-        s.when_unsatisfiable == "ScheduleAnyway" for s in pod.spec.topology_spread_constraints
+        s.when_unsatisfiable == "ScheduleAnyway" for s in spec.topology_spread_constraints
     )
 
 

@@ -123,6 +123,11 @@ def decode_args(body: bytes) -> ExtenderArgs:
     return _decode_args(body)
 
 
+def pod_bytes(body: bytes, args: ExtenderArgs) -> int:
+    """How much of a body of `/filter` is its pod, about."""
+    return len(body) - len(bytes(args.node_names)) - len(bytes(args.nodes))
+
+
 def decode_names(raw: msgspec.Raw) -> tuple[str, ...]:
     """Raises msgspec.DecodeError."""
     return _decode_names(raw) or ()

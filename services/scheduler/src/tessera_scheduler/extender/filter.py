@@ -12,7 +12,7 @@ from tessera_runtime.tracing import tracing
 from tessera_scheduler.cache.placement_orders import PlacementOrders
 from tessera_scheduler.events import AllocationEvents, trace_of
 from tessera_scheduler.placement_events import PlacementEvents
-from tessera_schema.endpoints.extender import decode_args, decode_names
+from tessera_schema.endpoints.extender import decode_args, decode_names, pod_bytes
 from tessera_schema.kube import Pod
 
 
@@ -57,7 +57,7 @@ class FilterCalls:
             self._orders.observe(args.pod)
         with tracing.span("tessera.scheduler.filter", parent, pod=_name(args.pod)) as span:
             self.traceparent = span.traceparent
-            answer = self._filter.answer(args, self._clock.time())
+            answer = self._filter.answer(args, self._clock.time(), pod_bytes(body, args))
             span.set(verdict=str(answer.verdict), node=answer.node)
             if answer.reason is not None:
                 self._refusals.labels(answer.reason.wire).inc()
