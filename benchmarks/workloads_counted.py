@@ -43,6 +43,8 @@ class Counted:
     """Memory granted: parts of the cluster, summed over ticks of one second."""
     in_use: float = 0
     """The same for memory in use."""
+    idle: float = 0
+    """Cards that nobody holds: parts of the cluster, summed likewise."""
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     finished: Counter[str] = field(default_factory=Counter)
     """Pods, or groups, whose work was done, by kind."""
@@ -91,6 +93,7 @@ class Counted:
             "slow": self.latency.slow_percent(),
             "granted": FULL * self.granted / (self.hours * HOUR_S),
             "in_use": FULL * self.in_use / (self.hours * HOUR_S),
+            "idle": FULL * self.idle / (self.hours * HOUR_S),
             "over": _percent(self.over_s, self.cards * self.hours * HOUR_S),
             "ended": self.ended,
             "moves": self.moves,
@@ -119,6 +122,7 @@ FIGURES = {
     "slow": "percent of services' time in which it takes over 4 times its work (a proxy)",
     "granted": "percent of memory granted",
     "in_use": "percent of memory in use",
+    "idle": "percent of all cards' time in which nobody holds the card",
     "over": "percent of cards' time, in whole ticks, with more memory wanted than there is",
     "ended": "best-effort pods ended because owners needed their memory",
     "moves": "pods moved",

@@ -44,6 +44,7 @@ class TickCounter:
         serves = seats.serving & (wants > 0)
         counted.serving_s += float(serves.sum()) * TICK_S
         counted.late_s += float((serves & (got < wants * LATE_PERCENT / 100)).sum()) * TICK_S
+        counted.idle += float((~taken).all(1).mean()) * TICK_S
         counted.granted += float(seats.memory.sum()) / self._memory_bytes * TICK_S
 
     def count_memory(self, seats: Seats, now: float) -> None:

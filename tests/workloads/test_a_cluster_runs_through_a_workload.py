@@ -52,6 +52,11 @@ def test_a_pod_without_room_waits_until_another_ends() -> None:
     assert counted.waits_s[1] == pytest.approx(HOUR_S, abs=3 * TICK_S)
 
 
+def test_a_card_is_idle_while_nobody_holds_it() -> None:
+    counted = a_simulation([a_job("a", trains(1), hami())], cards=2, hours=4).run()
+    assert counted.figures()["idle"] == pytest.approx(100 * 7 / 8, abs=1)
+
+
 def test_one_that_finds_no_place_until_the_end_is_counted_with_its_wait() -> None:
     counted = a_simulation([a_job("a", trains(1), hami(90000))], hours=2).run()
     assert counted.unplaced == 1

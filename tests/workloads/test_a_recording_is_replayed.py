@@ -105,6 +105,20 @@ def test_policies_are_compared_with_any_of_them(capsys: pytest.CaptureFixture[st
     assert "possible" not in reported
 
 
+def test_seeds_begin_with_the_first_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--workload", "mixed", "--nodes", "2", "--hours", "1", "--no-bounds", "--json"]
+    seeds = ["--first-seed", "11", "--seeds", "2"]
+    assert workloads.main([*small, *seeds, "--policy", "nothing"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]["mixed"]["nothing"]
+    assert [run["seed"] for run in runs] == [11, 12]
+
+
+def test_a_first_seed_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        workloads.main(["--first-seed", "-1"])
+    assert "--first-seed -1: write 0 or more" in capsys.readouterr().err
+
+
 def test_policies_are_displayed_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--workload", "mixed", "--nodes", "4", "--hours", "3", "--seeds", "2"]
     assert workloads.main([*small, "--policy", "nothing", "--policy", "lending"]) == 0
