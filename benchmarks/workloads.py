@@ -51,7 +51,7 @@ from benchmarks.workloads_use import with_pai_use
 from tessera_core.registry.registry import DialectRegistry, load
 
 FIRST_SEED = 1
-"""Rules are tried on other seeds than those that they are judged by."""
+"""Rules are tried on other seeds than those that confirm them."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
