@@ -50,6 +50,7 @@ def test_constants_are_the_librarys(printed: dict[str, tuple[int, int]]) -> None
     python = {
         "limits_magic": limits_file.MAGIC, "usage_magic": usage_file.MAGIC, "cards": records.CARDS,
         "slots": usage_file.SLOTS, "kinds": len(usage_file.KINDS), "bins": 2048,
+        "times": usage_file.TIMES,
     }  # fmt: skip
     library = {n.removeprefix("constant."): v for n, (v, _) in printed.items() if "constant" in n}
     assert python == library
@@ -151,6 +152,9 @@ def test_what_we_write_is_enforced_and_what_is_used_is_read(tmp_path: Path) -> N
         seen = used(files, card)
         assert seen.cards[0].limit_bytes == 1000 << 20
         assert seen.cards[0].denials == 1
+        assert seen.cards[0].allocated_bytes == 600 << 20
+        assert seen.cards[0].hour_peak_bytes == seen.cards[0].peak_bytes == 600 << 20
+        assert 0 <= SystemClock().time_ns() // usage_file.HOUR_NS - seen.cards[0].peak_hour <= 1
         assert [dict(s.bytes) for s in seen.slots] == [{"device": 600 << 20}]
         assert seen.slots[0].pid == process.process.pid
         assert (seen.slots[0].gaps, seen.slots[0].locked) == ((), True)

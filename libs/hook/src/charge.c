@@ -2,13 +2,16 @@
 
 #include <string.h>
 
+#include "clock.h"
 #include "limits.h"
 #include "log.h"
 #include "points.h"
 #include "relaxed.h"
 #include "slots.h"
+#include "start.h"
 #include "usage_map.h"
 
+#define HOUR (3600 * TS_S)
 #define ABSURD (UINT64_C(1) << 60) /* nobody holds an exabyte: somebody wrote into the file */
 
 static int ensure_slot(struct ts_card *card) {
@@ -22,6 +25,18 @@ static void add(uint64_t *at, uint64_t bytes) {
 static void subtract(uint64_t *at, uint64_t bytes) {
     uint64_t now = __atomic_load_n(at, __ATOMIC_RELAXED);
     __atomic_store_n(at, now > bytes ? now - bytes : 0, __ATOMIC_RELAXED);
+}
+
+/* Under the lock: so much is held. What was held when an hour began is of that hour, too. */
+static void note_peaks(struct tessera_card_usage *shared, uint64_t held) {
+    uint64_t hour = ts_real_of(ts_get(ts_ticked)) / HOUR;
+    if (held > shared->peak_bytes)
+        shared->peak_bytes = held;
+    if (hour <= shared->peak_hour && held <= shared->hour_peak_bytes)
+        return;
+    shared->hour_peak_bytes = held;
+    if (hour > shared->peak_hour)
+        shared->peak_hour = hour;
 }
 
 /* We were stopped so long that the lock was taken from us: others have counted and charged since,
@@ -52,8 +67,8 @@ static int charge_once(struct ts_card *card, enum tessera_kind kind, uint64_t by
         add(&card->mine->bytes[kind], bytes);
         ts_point("charge: slot");
         __atomic_store_n(&shared->charged_bytes, held + bytes, __ATOMIC_RELAXED);
-        if (held + bytes > shared->peak_bytes)
-            shared->peak_bytes = held + bytes;
+        note_peaks(shared, held + bytes);
+        add(&shared->allocated_bytes, bytes);
         ts_point("charge: sum");
     }
     *lost = !ts_card_unlock(shared, as);
@@ -107,6 +122,7 @@ void ts_uncharge(struct ts_card *card, enum tessera_kind kind, uint64_t bytes) {
     uint32_t as = (uint32_t)card->slot;
     ts_card_lock(shared, as);
     ts_point("uncharge: locked");
+    note_peaks(shared, shared->charged_bytes);
     subtract(&card->own[kind], bytes);
     subtract(&card->mine->bytes[kind], bytes);
     ts_point("uncharge: slot");

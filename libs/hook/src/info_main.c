@@ -81,6 +81,19 @@ static void show_slots(const struct tessera_usage *usage, uint32_t card) {
     }
 }
 
+static void show_over_time(const struct tessera_usage *usage, uint32_t i) {
+    const struct tessera_card_usage *card = &usage->card[i];
+    printf("    %llu MiB allocated in all, at most %llu MiB held in the hour %llu", MIB(card->allocated_bytes),
+           MIB(card->hour_peak_bytes), (unsigned long long)card->peak_hour);
+    for (unsigned t = 0; t < TESSERA_TIMES; t++) {
+        unsigned is_last = t == TESSERA_TIMES - 1;
+        unsigned long long us = (1ull << (TESSERA_TIMES_SHIFT + t - is_last)) / 1000;
+        if (usage->kernel_times[i][t])
+            printf("; %u launches of %s %llu us", usage->kernel_times[i][t], is_last ? "at least" : "less than", us);
+    }
+    puts("");
+}
+
 static void show_usage(const char *path) {
     static struct tessera_usage usage;
     if (!read_whole(path, &usage, sizeof usage) || usage.head.magic != TESSERA_USAGE_MAGIC) {
@@ -99,6 +112,7 @@ static void show_usage(const char *path) {
                (unsigned long long)card->denials, (unsigned long long)card->failed_for_others,
                (unsigned long long)card->waited_for_others, MS(card->gpu_ns), (unsigned long long)card->launches,
                MS(card->throttled_ns), card->cores_permille, card->gain_permille, (long long)card->tokens_ns / 1000);
+        show_over_time(&usage, i);
         show_slots(&usage, i);
     }
 }

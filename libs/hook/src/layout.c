@@ -39,7 +39,9 @@ static const struct {
     FIELD(tessera_card_usage, gain_measured_ns) FIELD(tessera_card_usage, gain_usage_ns)
     FIELD(tessera_card_usage, balance_at_ns) FIELD(tessera_card_usage, balance_measured_ns)
     FIELD(tessera_card_usage, balance_gpu_ns)
-    FIELD(tessera_card_usage, reserved) FIELD(tessera_card_usage, bin)
+    FIELD(tessera_card_usage, reserved) FIELD(tessera_card_usage, allocated_bytes)
+    FIELD(tessera_card_usage, hour_peak_bytes) FIELD(tessera_card_usage, peak_hour)
+    FIELD(tessera_card_usage, reserved_memory) FIELD(tessera_card_usage, bin)
     WHOLE(tessera_slot) FIELD(tessera_slot, state) FIELD(tessera_slot, pid) FIELD(tessera_slot, started)
     FIELD(tessera_slot, card) FIELD(tessera_slot, version) FIELD(tessera_slot, gaps) FIELD(tessera_slot, contexts)
     FIELD(tessera_slot, bytes) FIELD(tessera_slot, gpu_ns) FIELD(tessera_slot, launches)
@@ -48,7 +50,7 @@ static const struct {
     FIELD(tessera_slot, imported_bytes) FIELD(tessera_slot, command) FIELD(tessera_slot, reserved)
     WHOLE(tessera_usage) FIELD(tessera_usage, head) FIELD(tessera_usage, version) FIELD(tessera_usage, slots)
     FIELD(tessera_usage, exported) FIELD(tessera_usage, reserved) FIELD(tessera_usage, card) FIELD(tessera_usage, slot)
-    FIELD(tessera_usage, reserved_end)
+    FIELD(tessera_usage, kernel_times)
 };
 
 void ts_layout_print(void) {
@@ -56,6 +58,6 @@ void ts_layout_print(void) {
         printf("%s %zu %zu\n", rows[i].name, rows[i].offset, rows[i].size);
     printf("constant.limits_magic %llu 8\n", (unsigned long long)TESSERA_LIMITS_MAGIC);
     printf("constant.usage_magic %llu 8\n", (unsigned long long)TESSERA_USAGE_MAGIC);
-    printf("constant.cards %u 4\nconstant.slots %u 4\nconstant.bins %u 4\nconstant.kinds %u 4\n", TESSERA_CARDS,
-           TESSERA_SLOTS, TESSERA_BINS, (unsigned)TESSERA_KINDS);
+    printf("constant.cards %u 4\nconstant.slots %u 4\nconstant.bins %u 4\nconstant.kinds %u 4\nconstant.times %u 4\n",
+           TESSERA_CARDS, TESSERA_SLOTS, TESSERA_BINS, (unsigned)TESSERA_KINDS, TESSERA_TIMES);
 }

@@ -21,6 +21,7 @@ struct ts_span {
     struct ts_mark *from, *to;
     struct ts_guess *guess; /* NULL: several launches between two marks */
     uint64_t predicted;
+    uint32_t stands_for; /* launches of its function since the one that was measured before, itself included */
 };
 
 struct ts_context {

@@ -12,6 +12,7 @@
 #include "relaxed.h"
 #include "slots.h"
 #include "start.h"
+#include "usage_map.h"
 
 #define CALIBRATIONS 4
 #define TS_MOST_SUM_NS (1000 * TS_S) /* threads that raced on one stream */
@@ -37,6 +38,15 @@ static void enqueue(struct ts_context *context, struct ts_span span) {
     if (span.guess)
         __atomic_add_fetch(&span.guess->inflight, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&context->card->mine->outstanding_ns, (int64_t)span.predicted, __ATOMIC_RELAXED);
+}
+
+/* For the agent: how long kernels take. */
+static void note_time(const struct ts_card *card, uint64_t ns, uint32_t launches) {
+    uint64_t steps = ns >> TESSERA_TIMES_SHIFT;
+    uint32_t i = steps ? 64u - (uint32_t)__builtin_clzll(steps) : 0;
+    if (card->index < TESSERA_CARDS)
+        __atomic_add_fetch(&ts_usage()->kernel_times[card->index][i < TESSERA_TIMES ? i : TESSERA_TIMES - 1], launches,
+                           __ATOMIC_RELAXED);
 }
 
 /* What a finished span cost: the time between its marks, but several launches no more than was
@@ -70,6 +80,7 @@ static void settle(struct ts_context *context, const struct ts_span *span) {
             __atomic_store_n(&card->shared->longest_ns, want, __ATOMIC_RELAXED);
         if (others && span->predicted && span->predicted < TS_LONG_NS && want > 2 * span->predicted)
             want = 2 * span->predicted; /* the rest was theirs, most likely; the agent will tell */
+        note_time(card, want, span->stands_for);
     } else if (want > span->predicted) {
         want = span->predicted;
     }
@@ -182,9 +193,11 @@ void ts_probe_end(struct ts_probe *probe, struct ts_card *card, CUstream stream,
     ts_lock_take(&guard);
     struct ts_mark *after = result == CUDA_SUCCESS && context->handle ? ts_mark_record(context, stream) : NULL;
     if (after) {
+        uint32_t since = ts_get(guess->since);
         ts_set(guess->since, 0);
         after->references++; /* the line's own */
-        enqueue(context, (struct ts_span){.from = probe->before, .to = after, .guess = guess, .predicted = predicted});
+        enqueue(context, (struct ts_span){.from = probe->before, .to = after, .guess = guess, .predicted = predicted,
+                                          .stands_for = since ? since : 1});
         ts_mark_release(line->open);
         line->open = after;
         line->context = context;

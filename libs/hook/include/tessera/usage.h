@@ -17,6 +17,8 @@
 #define TESSERA_SLOTS 512u
 #define TESSERA_EXPORTS 1792u
 #define TESSERA_BINS 2048u            /* ring of milliseconds, for overlapping kernels */
+#define TESSERA_TIMES 16u             /* of tessera_usage.kernel_times */
+#define TESSERA_TIMES_SHIFT 12u       /* the first counts what took less than 2^12 ns, each other twice as much */
 #define TESSERA_ALIVE_AT (1ull << 40) /* lock bytes lie beyond the data, for any file size */
 #define TESSERA_STRUCTURE_AT (1ull << 41) /* lock byte: slots and records are being changed */
 
@@ -82,7 +84,7 @@ struct tessera_card_usage {
     uint64_t balance_measured_ns; /* measured, and debited, when balancing began; */
     uint64_t balance_gpu_ns;      /* less what balancing has debited since */
     union {
-        uint8_t reserved[144];
+        uint8_t reserved[104];
         struct { /* of the hook alone: what the bucket would be, had it been debited what the agent measured */
             int64_t replay_ns;
             uint64_t replay_at_ns;
@@ -103,6 +105,11 @@ struct tessera_card_usage {
             uint64_t entitled_at_ns;  /* which ended then, of the hook's clock */
         };
     };
+    /* Memory over time; under the lock. 0 in a file of an older library. */
+    uint64_t allocated_bytes; /* charged in all, whatever was given back since */
+    uint64_t hour_peak_bytes; /* the most that was charged */
+    uint64_t peak_hour;       /* in this hour since 1970 */
+    uint8_t reserved_memory[16];
     /* bin[ms % TESSERA_BINS]: 12 bits of ms / TESSERA_BINS, 20 bits of nanoseconds charged */
     uint32_t bin[TESSERA_BINS];
 };
@@ -155,7 +162,9 @@ struct tessera_usage {
     };
     struct tessera_card_usage card[TESSERA_CARDS];
     struct tessera_slot slot[TESSERA_SLOTS];
-    uint8_t reserved_end[1024];
+    /* By card: launches, of all processes, by what each took. Of those that were measured each counts for the ones
+     * before it that were not. The last has no bound; each wraps. */
+    uint32_t kernel_times[TESSERA_CARDS][TESSERA_TIMES];
 };
 
 TESSERA_PIN(tessera_card_usage, uuid, 0);
@@ -189,6 +198,10 @@ TESSERA_PIN(tessera_card_usage, balance_at_ns, 280);
 TESSERA_PIN(tessera_card_usage, balance_measured_ns, 288);
 TESSERA_PIN(tessera_card_usage, balance_gpu_ns, 296);
 TESSERA_PIN(tessera_card_usage, reserved, 304);
+TESSERA_PIN(tessera_card_usage, allocated_bytes, 408);
+TESSERA_PIN(tessera_card_usage, hour_peak_bytes, 416);
+TESSERA_PIN(tessera_card_usage, peak_hour, 424);
+TESSERA_PIN(tessera_card_usage, reserved_memory, 432);
 TESSERA_PIN(tessera_card_usage, bin, 448);
 _Static_assert(sizeof(struct tessera_card_usage) == 8640, "tessera_card_usage");
 TESSERA_PIN(tessera_slot, state, 0);
@@ -217,7 +230,7 @@ TESSERA_PIN(tessera_usage, exported, 72);
 TESSERA_PIN(tessera_usage, reserved, 3656);
 TESSERA_PIN(tessera_usage, card, 4096);
 TESSERA_PIN(tessera_usage, slot, 142336);
-TESSERA_PIN(tessera_usage, reserved_end, 273408);
+TESSERA_PIN(tessera_usage, kernel_times, 273408);
 _Static_assert(sizeof(struct tessera_usage) == TESSERA_USAGE_SIZE, "tessera_usage");
 
 #endif

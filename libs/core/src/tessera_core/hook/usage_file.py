@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
+from struct import Struct as Packed
 from struct import unpack_from
 from typing import Any, Final
 
@@ -35,6 +36,8 @@ CONTEXT: Final = "context"
 
 CARD_AT: Final = 4096
 SLOT_AT: Final = 142_336
+TIMES: Final = 16
+"""Steps by which launches are counted (`tessera_core.node.kernel_times`)."""
 _EXPORTS: Final = 448
 _BINS: Final = 2048
 _LOWEST: Final = 0 if sys.byteorder == "little" else 3
@@ -42,6 +45,7 @@ _LOWEST: Final = 0 if sys.byteorder == "little" else 3
 _NEVER: Final = (1 << 63) - 1
 _MOST_COUNT: Final = 1 << 53
 _SECOND: Final = 1_000_000_000
+HOUR_NS: Final = 3600 * _SECOND
 
 CARD: Final = RecordLayout(
     "tessera_card_usage", 8640,
@@ -53,8 +57,9 @@ CARD: Final = RecordLayout(
         "throttled_ns": "Q", "launches": "Q", "last_launch_ns": "Q", "generation": "Q",
         "cores_permille": "I", "gain_permille": "I", "longest_ns": "Q", "gain_at_ns": "Q",
         "gain_measured_ns": "Q", "gain_usage_ns": "Q", "balance_at_ns": "Q",
-        "balance_measured_ns": "Q", "balance_gpu_ns": "Q", "reserved": "144s",
-        "bin": f"{_BINS * 4}s",
+        "balance_measured_ns": "Q", "balance_gpu_ns": "Q", "reserved": "104s",
+        "allocated_bytes": "Q", "hour_peak_bytes": "Q", "peak_hour": "Q",
+        "reserved_memory": "16s", "bin": f"{_BINS * 4}s",
     },
 )  # fmt: skip
 SLOT: Final = RecordLayout(
@@ -72,9 +77,13 @@ FILE: Final = RecordLayout(
     {
         "head": "64s", "version": "I", "slots": "I", "exported": f"{_EXPORTS * 8}s",
         "reserved": "440s", "card": f"{CARDS * 8640}s", "slot": f"{SLOTS * 256}s",
-        "reserved_end": "1024s",
+        "kernel_times": f"{CARDS * TIMES * 4}s",
     },
 )  # fmt: skip
+
+
+_TIMES: Final = Packed(f"{ORDER}{TIMES}I")
+_TIMES_AT: Final = FILE.offsets["kernel_times"]
 
 
 class Gap(StrEnum):
@@ -145,6 +154,12 @@ class CardRecord(Struct, frozen=True, kw_only=True):
     position: int
     charged_bytes: int
     peak_bytes: int
+    hour_peak_bytes: int
+    """The most that was charged in the hour `peak_hour`."""
+    peak_hour: int
+    """Since 1970, in which the charge changed last; 0 = an older hook, which does not say."""
+    allocated_bytes: int
+    """Charged in all, whatever was given back since; 0 where an older hook does not say."""
     limit_bytes: int
     """In force; 0 = none."""
     denials: int
@@ -162,6 +177,10 @@ class CardRecord(Struct, frozen=True, kw_only=True):
     cores_permille: int
     """In force, loans included; 1000 = no limit."""
     gain_permille: int
+    longest_ns: int
+    """The longest launch of late."""
+    kernel_times: tuple[int, ...]
+    """Launches by their time; each count wraps at 2^32."""
 
 
 class UsageFile(Struct, frozen=True, kw_only=True):
@@ -246,10 +265,13 @@ def _card(data: bytes | bytearray, position: int, bounds: UsageFileBounds) -> Ca
     most = bounds.memory_bytes.get(uuid_key(uuid))
     if most is None:
         return None
+    hour = values["peak_hour"] if values["peak_hour"] <= bounds.now_ns // HOUR_NS else 0
     return CardRecord(
         uuid=uuid, position=position,
         charged_bytes=min(values["charged_bytes"], most),
         peak_bytes=min(values["peak_bytes"], most),
+        hour_peak_bytes=min(values["hour_peak_bytes"], most) if hour else 0, peak_hour=hour,
+        allocated_bytes=min(values["allocated_bytes"], _NEVER),
         limit_bytes=min(values["limit_bytes"], most),
         denials=_count(values["denials"]),
         failed_for_others=_count(values["failed_for_others"]), raw_ns=_time(values["raw_ns"]),
@@ -258,6 +280,8 @@ def _card(data: bytes | bytearray, position: int, bounds: UsageFileBounds) -> Ca
         last_launch_ns=_until(values["last_launch_ns"], bounds.now_ns),
         generation=values["generation"], cores_permille=min(values["cores_permille"], 1000),
         gain_permille=min(max(values["gain_permille"], 125), 8000),
+        longest_ns=_time(values["longest_ns"]),
+        kernel_times=_TIMES.unpack_from(data, _TIMES_AT + position * _TIMES.size),
     )  # fmt: skip
 
 
