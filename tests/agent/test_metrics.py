@@ -121,6 +121,27 @@ def test_allocations_that_failed_for_others_add_up() -> None:
     assert samples(text, name) == {'card="GPU-0"': 5, 'card="GPU-1"': 0}
 
 
+def test_memory_and_launches_over_time_have_samples() -> None:
+    busy = replace(
+        USE.cards[0], allocated_bytes_per_s=500, kernel_times=(0, 9), kernel_p50_us=5,
+        kernel_p99_us=8_000,
+    )  # fmt: skip
+    usage = replace(USAGE, containers=(replace(USE, cards=(busy, USE.cards[1])),))
+    text = lines(MetricsSnapshot(
+        node="n", cards=CARDS, usage=usage, peaks={("u", "c", "0"): 1, ("u", "c", "1"): 70 * MIB}
+    ))  # fmt: skip
+    of = [f'namespace="ns",pod="p",container="c",card="GPU-{i}"' for i in range(2)]
+    assert samples(text, "tessera_agent_container_memory_peak_bytes") == {
+        by(of[0]): 100 * MIB, by(of[1]): 70 * MIB,
+    }  # fmt: skip
+    assert samples(text, "tessera_agent_container_allocated_bytes_per_second") == {
+        by(of[0]): 500, by(of[1]): 0,
+    }  # fmt: skip
+    assert samples(text, "tessera_agent_container_kernel_seconds") == {
+        by(f'{of[0]},quantile="0.5"'): 5e-6, by(f'{of[0]},quantile="0.99"'): 8e-3,
+    }  # fmt: skip
+
+
 def test_names_that_a_user_chose_do_no_harm() -> None:
     odd = ContainerUse(namespace='a"b', pod="\n", uid="u", container="\\")
     usage = NodeUsage(node="n", vendor="v", at=1, interval_s=2, containers=(odd,))

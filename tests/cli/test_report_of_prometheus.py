@@ -93,7 +93,7 @@ async def test_days_are_queried_one_by_one() -> None:
 
 def a_day(**rows: Rows) -> DayFigures:
     names = ("granted", "cores", "held", "last", "measured", "scrapes", "busy", "idle",
-             "throttled", "memory", "peak", "gaps", "cards")  # fmt: skip
+             "throttled", "memory", "peak", "hours", "gaps", "cards")  # fmt: skip
     card = Card(id="x", index=0, vendor="", model="A100", memory_bytes=80 << 30)
     return DayFigures(
         until=86_400, seconds=86_400, rows={name: rows.get(name, []) for name in names},
@@ -113,6 +113,14 @@ def test_two_series_of_one_container_add_up() -> None:
     assert (digest.held_s, digest.measured_s, digest.peak_bytes) == (7200, 5400, 7)
     assert digest.gpu_s == pytest.approx(5400 * 6000 / 360 / 100)
     assert (digest.part, digest.granted_bytes, digest.model) == (0.5, 40 << 30, "A100")
+
+
+def test_a_peak_between_scrapes_is_that_of_the_hours() -> None:
+    (digest,) = digests_of(a_day(
+        granted=[(GRANTED, 1024)], held=[(GRANTED, 60)], measured=[(SHARE, 60)],
+        peak=[(SHARE, 7)], hours=[(SHARE, 9)],
+    ))  # fmt: skip
+    assert digest.peak_bytes == 9
 
 
 def test_labels_that_prometheus_renamed_are_found() -> None:

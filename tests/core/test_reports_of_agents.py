@@ -168,6 +168,11 @@ def test_usage_counts_for_the_grants_pod() -> None:
         (a_use(replace(USE, launches=1 << 60)), Doubt.NUMBERS),
         (a_use(replace(USE, last_active=1e300)), Doubt.NUMBERS),
         (a_use(replace(USE, throttled_percent=1e300)), Doubt.NUMBERS),
+        (a_use(replace(USE, memory_day_peak_bytes=-1)), Doubt.NUMBERS),
+        (a_use(replace(USE, allocated_bytes_per_s=-1)), Doubt.NUMBERS),
+        (a_use(replace(USE, kernel_times=(1, -1))), Doubt.NUMBERS),
+        (a_use(replace(USE, kernel_times=(0,) * 17)), Doubt.NUMBERS),
+        (a_use(replace(USE, kernel_p99_us=1e300)), Doubt.NUMBERS),
     ],
 )
 def test_usage_of_anything_else_is_left_out(use: ContainerUse, doubt: Doubt) -> None:
@@ -180,12 +185,13 @@ def test_usage_of_anything_else_is_left_out(use: ContainerUse, doubt: Doubt) -> 
 
 def test_usage_is_at_most_what_a_card_has() -> None:
     reading = Reading()
-    much = replace(USE, memory_bytes=1 << 40, cores_percent=900)
+    much = replace(USE, memory_bytes=1 << 40, memory_day_peak_bytes=1 << 41, cores_percent=900)
     usage = reading.usage(a_use(much, much), a_use(much))
     assert usage is not None
     [container] = usage.containers
     [card] = container.cards
     assert (card.memory_bytes, card.cores_percent) == (MIB_OF_CARD * MIB, 100)
+    assert card.memory_day_peak_bytes == MIB_OF_CARD * MIB
     assert {doubt for _, doubt in reading.doubts} == {Doubt.CARD, Doubt.POD}
 
 

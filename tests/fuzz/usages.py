@@ -72,6 +72,8 @@ def _message(random: Random) -> bytes:
             "card": name("GPU-0", "GPU-1", "GPU-9"), "memory_bytes": odd(2**29),
             "memory_limit_bytes": odd(2**30), "cores_percent": odd(20),
             "cores_limit_percent": odd(25), "throttled_percent": odd(0), "launches": odd(7),
+            "kernel_times": [odd(3), odd(0)], "kernel_p99_us": odd(7),
+            "memory_day_peak_bytes": odd(2**29), "allocated_bytes_per_s": odd(2**20),
             "denials": odd(0), "failed_for_others": odd(0), "processes": odd(1),
             "last_active": odd(1_700_000_000),
         }  # fmt: skip

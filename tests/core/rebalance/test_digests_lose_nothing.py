@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tessera_core.node.usage_digests import NodeUsageDigests, folded
 from tessera_core.usage.crowding import work_of
@@ -226,6 +227,25 @@ def test_a_waiting_container_is_half_believed_at_once() -> None:
 
 
 # -- a release and the one before
+
+def test_a_digest_has_the_launches_and_the_peaks_of_all_its_measurements() -> None:
+    def measured(at: float, times: tuple[int, ...], peak: int, rate: int) -> NodeUsage:
+        usage = quiet(at)
+        (container,) = usage.containers
+        (use,) = container.cards
+        use = replace(
+            use, kernel_times=times, kernel_p99_us=90_000, memory_peak_bytes=peak,
+            memory_day_peak_bytes=peak, allocated_bytes_per_s=rate,
+        )  # fmt: skip
+        return replace(usage, containers=(replace(container, cards=(use,)),))
+
+    digest = folded([measured(2, (5, 3), 7 * GIB, 10), measured(4, (1, 0, 1), 5 * GIB, 30)])
+    (use,) = digest.containers[0].cards
+    assert use.kernel_times == (6, 3, 1)
+    assert (use.memory_peak_bytes, use.memory_day_peak_bytes) == (7 * GIB, 5 * GIB)
+    assert use.allocated_bytes_per_s == 20
+    assert 2 < use.kernel_p50_us < 4.1 < 8 < use.kernel_p99_us < 16.4
+
 
 FORMER = (
     b'{"node":"n0","vendor":"acme","at":1795000002.0,"interval_s":2.0,"containers":[{"namespace":'

@@ -114,6 +114,17 @@ def test_much_stays_of_what_was_used() -> None:
     assert isinstance(shrunk(spacious(), peak_mib=4001), str)
 
 
+def test_a_peak_of_a_day_counts_however_long_ago() -> None:
+    cluster = spacious()
+    measured = replace(used("a", "n0-0", peak_mib=500), memory_day_peak_bytes=4000 * MIB)
+    spec = give_back(
+        cluster.situation(measured=(measured,)), RULES, cluster.waiting["uid-default-w"]
+    )
+    assert isinstance(spec, PlanSpec)
+    assert spec.steps[0].memory == "6000Mi"
+    assert "has used 4000 at most" in spec.reason
+
+
 @pytest.mark.parametrize(
     "facts",
     [

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.fleet.charges import Charge
+from tessera_core.hook.records import uuid_key
 from tessera_core.hook.usage_file import Spoilt
 from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, MetricsRegistry
 from tessera_schema.cards import MIB, Card
@@ -44,6 +45,9 @@ class MetricsSnapshot(Struct, frozen=True, kw_only=True):
     held: Mapping[str, Charge] = {}
     """Card -> what containers hold of it."""
     usage: NodeUsage | None = None
+    peaks: Mapping[tuple[str, str, str], int] = {}
+    """Pod's uid, container, card's key (`uuid_key`) -> the most memory of this hour and the one
+    before, in bytes."""
     requested: Sequence[GrantedAmounts] = ()
     problems: int = 0
     """Sentences in the state that was last published."""
@@ -74,6 +78,7 @@ class AgentMetrics:
         snapshot = self.snapshot
         yield from self._of_cards(snapshot)
         yield from self._of_containers(snapshot)
+        yield from self._over_time(snapshot)
         yield from _of_gpumanager(snapshot)
         yield from self._of_the_agent(snapshot)
 
@@ -136,6 +141,29 @@ class AgentMetrics:
                 for field, family in families.items():
                     family.add_metric((*labels, card.card), getattr(card, field))
         yield from (*families.values(), enforced, gaps)
+
+    def _over_time(self, snapshot: MetricsSnapshot) -> Iterable[Metric]:
+        peak = self._gauge(
+            "container_memory_peak_bytes", "The most of this hour and the one before.", _USE
+        )
+        allocated = self._gauge(
+            "container_allocated_bytes_per_second",
+            "Device memory taken over the last interval, whatever was given back.", _USE,
+        )  # fmt: skip
+        kernels = self._gauge(
+            "container_kernel_seconds", "The time within which so many launches ended.",
+            (*_USE, "quantile"),
+        )  # fmt: skip
+        for use in snapshot.usage.containers if snapshot.usage else ():
+            for card in use.cards:
+                labels = (use.namespace, use.pod, use.container, card.card)
+                known = snapshot.peaks.get((use.uid, use.container, uuid_key(card.card)), 0)
+                peak.add_metric(labels, max(known, card.memory_bytes))
+                allocated.add_metric(labels, card.allocated_bytes_per_s)
+                if card.kernel_times:
+                    kernels.add_metric((*labels, "0.5"), card.kernel_p50_us / 1e6)
+                    kernels.add_metric((*labels, "0.99"), card.kernel_p99_us / 1e6)
+        yield from (peak, allocated, kernels)
 
     def _of_the_agent(self, snapshot: MetricsSnapshot) -> Iterable[Metric]:
         problems = self._gauge("problems", "What is wrong with driver, cards or runtime.")

@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from tessera_core.node import kernel_times
 from tessera_core.usage.crowding import clamped, work_of
 from tessera_schema.messages.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
 
@@ -131,6 +132,8 @@ def _container(uses: Sequence[ContainerUse], weights: Sequence[float]) -> Contai
 
 
 def _card_use(uses: Sequence[CardUse], weights: Sequence[float]) -> CardUse:
+    times = kernel_times.added(use.kernel_times for use in uses)
+    p50, p99 = kernel_times.quantiles_us(times, max(use.kernel_p99_us for use in uses))
     return replace(
         uses[-1],
         cores_percent=_mean((use.cores_percent for use in uses), weights),
@@ -138,8 +141,12 @@ def _card_use(uses: Sequence[CardUse], weights: Sequence[float]) -> CardUse:
         idle_percent=_mean((0.0 if use.cores_percent > 0 else _FULL for use in uses), weights),
         throttled_percent=_mean((clamped(use.throttled_percent) for use in uses), weights),
         memory_mean_bytes=round(_mean((use.memory_bytes for use in uses), weights)),
-        memory_peak_bytes=max(use.memory_bytes for use in uses),
+        memory_peak_bytes=max(max(use.memory_bytes, use.memory_peak_bytes) for use in uses),
+        allocated_bytes_per_s=round(_mean((use.allocated_bytes_per_s for use in uses), weights)),
         launches=sum(use.launches for use in uses),
+        kernel_times=times,
+        kernel_p50_us=p50,
+        kernel_p99_us=p99,
         denials=sum(use.denials for use in uses),
         failed_for_others=sum(use.failed_for_others for use in uses),
     )

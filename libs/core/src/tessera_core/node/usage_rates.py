@@ -9,7 +9,7 @@ difference is reported, never corrected.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,8 +18,10 @@ from tessera_core.hook.limits_file import LEAST_PERMILLE, CardFlag, CardLimit, H
 from tessera_core.hook.records import uuid_key
 from tessera_core.hook.usage_file import (
     CONTEXT,
+    HOUR_NS,
     MANAGED,
     SLOTS,
+    TIMES,
     CardRecord,
     Gap,
     Garbled,
@@ -27,9 +29,13 @@ from tessera_core.hook.usage_file import (
     Unbuilt,
     UsageFile,
 )
+from tessera_core.node import kernel_times
+from tessera_core.node.memory_peaks import HourlyPeaks
 from tessera_schema.messages.device_reports import DRIVER, CardUse, ContainerUse
 
 _SECOND: Final = 1_000_000_000
+_MOST_BYTES_PER_S: Final = 1 << 53
+"""No card is so fast, and JSON carries it exactly."""
 _FULL: Final = 1000
 """Permille from which cores are not limited."""
 RESTART_NS: Final = 2000 * _SECOND
@@ -74,6 +80,8 @@ class UsageSample(Struct, frozen=True, kw_only=True):
     """Gaps that neither file nor driver show."""
     suspicions: frozenset[Suspicion] = frozenset()
     """Reported when the next look has them too: file and driver are not read at one moment."""
+    peaks: Mapping[str, HourlyPeaks] = {}
+    """Card's key -> the most memory that the container had there, this look included."""
 
 
 class Tolerance(Struct, frozen=True, kw_only=True):
@@ -93,18 +101,23 @@ def use_between(
     held: HoldingContainer, before: UsageSample | None, after: UsageSample, tolerance: Tolerance
 ) -> tuple[ContainerUse, UsageSample]:
     """What the container used from `before` to `after`, and the look to compare the next with."""
-    cards = [_card_use(held, limit, before, after) for limit in held.limits.cards]
+    peaks: dict[str, HourlyPeaks] = {}
+    cards = []
+    for limit in held.limits.cards:
+        use, key = _card_use(held, limit, before, after), uuid_key(limit.uuid)
+        peaks[key] = _peaks(before, after, key, use)
+        cards.append(replace(use, memory_day_peak_bytes=peaks[key].peak_bytes()))
     suspicions = _suspicions(held, after, tolerance)
     lasting = suspicions & before.suspicions if before else frozenset()
     gaps = {gap for card in _records(after) for slot in _living(after, card) for gap in slot.gaps}
     gaps |= {gap for _, gap in lasting} | after.seen
     if held.hooked and isinstance(after.usage, Garbled):
         gaps.add(Gap.FILE)
-    use = ContainerUse(
+    container = ContainerUse(
         namespace=held.namespace, pod=held.pod, uid=held.uid, container=held.container,
         cards=tuple(cards), enforced=not gaps, gaps=tuple(sorted(gaps)),
     )  # fmt: skip
-    return use, replace(after, suspicions=suspicions)
+    return container, replace(after, suspicions=suspicions, peaks=peaks)
 
 
 def _card_use(
@@ -135,8 +148,37 @@ def _card_use(
         buffer_bytes=sum(_charge(slot) - _context(slot) for slot in slots),
         processes=len({slot.pid for slot in slots}),
         last_active=max(moments) / _SECOND,
+        memory_peak_bytes=_peak_between(before, after, record),
         **_rates(before, after, record),
     )
+
+
+def _peak_between(before: UsageSample | None, after: UsageSample, record: CardRecord) -> int:
+    """The most that the hook has seen between the looks; 0 where it was no more than in the same
+    hour before, and where nothing is known."""
+    old = _record(before, uuid_key(record.uuid)) if before else None
+    if before is None:
+        return 0
+    if old is None or _built(before) != _built(after) or record.peak_bytes > old.peak_bytes:
+        return record.peak_bytes
+    grew = (record.peak_hour, record.hour_peak_bytes) > (old.peak_hour, old.hour_peak_bytes)
+    return record.hour_peak_bytes if grew else 0
+
+
+def _peaks(
+    before: UsageSample | None, after: UsageSample, key: str, use: CardUse
+) -> HourlyPeaks:
+    """With what a look shows. Of the time before the first one the hook remembers its last hour and
+    the most of all, which counts as of now: it may be a day until that is forgotten."""
+    hour, record = after.wall_ns // HOUR_NS, _record(after, key)
+    known = before.peaks.get(key) if before else None
+    peaks = (known or HourlyPeaks()).moved_to(hour)
+    peaks = peaks.noted(hour, max(use.memory_bytes, use.memory_peak_bytes))
+    if record is None:
+        return peaks
+    if known is None:
+        peaks = peaks.noted(hour, record.peak_bytes)
+    return peaks.noted(record.peak_hour, record.hour_peak_bytes)
 
 
 def _busy(before: UsageSample | None, after: UsageSample, driven: DriverSample) -> float:
@@ -144,7 +186,7 @@ def _busy(before: UsageSample | None, after: UsageSample, driven: DriverSample) 
     return min(max(driven.busy_ns, 0) / interval_ns, 1) * 100 if interval_ns > 0 else 0
 
 
-def _rates(before: UsageSample | None, after: UsageSample, record: CardRecord) -> dict[str, float]:
+def _rates(before: UsageSample | None, after: UsageSample, record: CardRecord) -> dict[str, Any]:
     interval_ns = (after.at_s - before.at_s) * _SECOND if before else 0
     if before is None or interval_ns <= 0:
         return {}
@@ -156,7 +198,16 @@ def _rates(before: UsageSample | None, after: UsageSample, record: CardRecord) -
         end: int = getattr(record, field)
         return end - start if end >= start else 0
 
+    times = kernel_times.grown(
+        old.kernel_times if old is not None and same else (0,) * TIMES, record.kernel_times
+    )
+    p50, p99 = kernel_times.quantiles_us(times, record.longest_ns / 1000)
+    allocated = grown("allocated_bytes") * _SECOND / interval_ns
     return {
+        "allocated_bytes_per_s": round(min(allocated, _MOST_BYTES_PER_S)),
+        "kernel_times": times,
+        "kernel_p50_us": p50,
+        "kernel_p99_us": p99,
         "cores_percent": min(grown("gpu_ns") / interval_ns, 1) * 100,
         "throttled_percent": min(grown("throttled_ns") / interval_ns, SLOTS) * 100,
         "launches": grown("launches"),

@@ -85,7 +85,7 @@ def give_back(
             kind=PlanKind.RESIZE,
             reason=f"{waits.pod.name} has waited {situation.now - waits.since:.0f} s for memory; "
             f"{one.pod.name} was granted {share.memory_mib} MiB of card {share.card} and has used "
-            f"{seen.memory_peak_bytes // MIB} at most: with {kept // MIB} MiB for it the other "
+            f"{_peak(seen) // MIB} at most: with {kept // MIB} MiB for it the other "
             f"fits on {one.grant.node}, {gain:.0f} card-seconds are won within "
             f"{situation.rules.worth.horizon_s:.0f} s",
             steps=(_step(one, share, memory=f"{kept // MIB}Mi"),),
@@ -194,7 +194,7 @@ def _spare(
     situation: ClusterView, rules: ResizeRules, one: RunningPod, share: Share, seen: SmoothContainer
 ) -> tuple[RunningPod, Share, SmoothContainer, int] | None:
     """What the container keeps, in bytes; None where it has nothing to spare."""
-    peak = seen.memory_peak_bytes
+    peak = _peak(seen)
     if share.memory_bytes < rules.spare_times * peak:
         return None
     if situation.now - one.since < rules.least_age_s:
@@ -202,6 +202,11 @@ def _spare(
     kept = max(int(rules.keep_times * peak), peak + rules.keep_mib * MIB, _least(one))
     kept = -(-kept // MIB) * MIB
     return (one, share, seen, kept) if kept < share.memory_bytes else None
+
+
+def _peak(seen: SmoothContainer) -> int:
+    """The most of a day, where the agent says it: what is measured here is forgotten within hours."""
+    return max(seen.memory_peak_bytes, seen.memory_day_peak_bytes)
 
 
 def _least(one: RunningPod) -> int:

@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from tessera_core.hook.usage_file import TIMES
 from tessera_core.reports.doubts import Doubt, Doubts
 from tessera_schema.cards import MOST_MEMORY_BYTES, Card
 from tessera_schema.grants import Grant, Share
@@ -23,6 +24,8 @@ MOST_COUNT: Final = 1 << 53
 MOST_PERCENT: Final = 1_000_000
 """Of a card or of an interval. Launches of many threads may wait at the same time, so that much is
 left before a figure is odd."""
+MOST_KERNEL_US: Final = 1e12
+"""No launch runs for longer than eleven days."""
 MOST_GAPS: Final = 8
 MOST_WORD: Final = 32
 """Characters of a gap, and of what measured."""
@@ -101,7 +104,8 @@ def _card_uses(
 def _clamped(use: CardUse, most_bytes: int) -> CardUse:
     """With no more than a card has."""
     if (
-        max(use.memory_bytes, use.memory_mean_bytes, use.memory_peak_bytes) <= most_bytes
+        max(use.memory_bytes, use.memory_mean_bytes, use.memory_peak_bytes,
+            use.memory_day_peak_bytes) <= most_bytes
         and max(use.cores_percent, use.cores_peak_percent, use.idle_percent) <= WHOLE_PERCENT
         and len(use.measured_by) <= MOST_WORD
     ):
@@ -111,6 +115,7 @@ def _clamped(use: CardUse, most_bytes: int) -> CardUse:
         memory_bytes=min(use.memory_bytes, most_bytes),
         memory_mean_bytes=min(use.memory_mean_bytes, most_bytes),
         memory_peak_bytes=min(use.memory_peak_bytes, most_bytes),
+        memory_day_peak_bytes=min(use.memory_day_peak_bytes, most_bytes),
         cores_percent=min(use.cores_percent, WHOLE_PERCENT),
         cores_peak_percent=min(use.cores_peak_percent, WHOLE_PERCENT),
         idle_percent=min(use.idle_percent, WHOLE_PERCENT),
@@ -170,12 +175,24 @@ def _credible(use: CardUse) -> bool:
         0 <= use.memory_bytes <= MOST_MEMORY_BYTES
         and use.memory_mean_bytes <= MOST_MEMORY_BYTES
         and 0 <= use.memory_peak_bytes <= MOST_MEMORY_BYTES
+        and 0 <= use.memory_day_peak_bytes <= MOST_MEMORY_BYTES
+        and 0 <= use.allocated_bytes_per_s <= MOST_COUNT
+        and _credible_times(use)
         and 0 <= use.memory_limit_bytes <= MOST_MEMORY_BYTES
         and 0 <= use.cores_percent <= MOST_PERCENT
         and 0 <= use.cores_peak_percent <= MOST_PERCENT
         and use.idle_percent <= MOST_PERCENT
         and 0 <= use.cores_limit_percent <= MOST_PERCENT
         and _countable(use)
+    )
+
+
+def _credible_times(use: CardUse) -> bool:
+    return (
+        len(use.kernel_times) <= TIMES
+        and all(0 <= count <= MOST_COUNT for count in use.kernel_times)
+        and 0 <= use.kernel_p50_us <= MOST_KERNEL_US
+        and 0 <= use.kernel_p99_us <= MOST_KERNEL_US
     )
 
 

@@ -36,6 +36,7 @@ class _Newest(NamedTuple):
     pod: str
     cores_limit_percent: float
     memory_bytes: int
+    memory_day_peak_bytes: int
 
 
 class CardWindow:
@@ -88,9 +89,12 @@ class CardWindow:
             np.float64,
         ).reshape(len(keys), 4)  # fmt: skip
         self._newest = tuple(
-            _Newest(intern(one.namespace), one.pod, use.cores_limit_percent, use.memory_bytes)
+            _Newest(
+                intern(one.namespace), one.pod, use.cores_limit_percent, use.memory_bytes,
+                use.memory_day_peak_bytes,
+            )
             for one, use in uses.values()
-        )
+        )  # fmt: skip
         averages = np.clip(numbers[:, :2], 0, 100)
         peaks = np.clip(numbers[:, 2:], 0, _MOST_PEAKS)
         self._uses.take(WindowSample(keys, averages, averages[:, 1:], peaks), span)
@@ -151,7 +155,8 @@ class CardWindow:
                     card=card, cores_percent=cores, cores_peak_percent=peak,
                     cores_limit_percent=newest.cores_limit_percent, waiting_percent=waits,
                     held_percent=held, memory_bytes=max(newest.memory_bytes, 0),
-                    memory_peak_bytes=int(memory), confidence=sure,
+                    memory_peak_bytes=int(memory),
+                    memory_day_peak_bytes=max(newest.memory_day_peak_bytes, 0), confidence=sure,
                 )
             )  # fmt: skip
         return on

@@ -53,6 +53,8 @@ class SmoothContainer(Struct, frozen=True, kw_only=True, gc=False):
     """When it was measured last."""
     memory_peak_bytes: int
     """The most, forgotten slowly."""
+    memory_day_peak_bytes: int = 0
+    """The most of the last 24 hours, as the agent says; 0 = it does not."""
     confidence: float
     """0 = hardly measured yet, 1 = measured for long enough."""
 

@@ -110,7 +110,7 @@ class UseDigest(Struct, frozen=True, kw_only=True, tag="use", tag_field="what"):
     byte_s: float = 0
     """Memory in use, summed over the measured time."""
     peak_bytes: int = 0
-    """The most memory of any measurement."""
+    """The most memory of any moment that was measured, or that the hook saw."""
     gaps: tuple[str, ...] = ()
     """Why what was measured may not be all (`ContainerUse.gaps`)."""
 

@@ -1,7 +1,7 @@
 """Shares that could be smaller: what their owners' pods used at most, with head room.
 
-A peak is the most of any measurement, and measurements are seconds apart: what was allocated and
-freed in between is not in it. The head room is for that, and for weeks that differ.
+A peak is the most at any moment, as the hook saw it; without the hook, the most of any measurement,
+and these are seconds apart. The head room is for that, and for weeks that differ.
 """
 
 from __future__ import annotations

@@ -63,7 +63,13 @@ class CardUse(Struct, frozen=True, kw_only=True):
     memory_mean_bytes: int = -1
     """Over the interval. Below 0 = not said: as at its end."""
     memory_peak_bytes: int = 0
-    """The most that was measured in the interval, where that is more than at its end."""
+    """The most in the interval, where that is more than at its end: of what was measured, and of
+    what the hook saw between two measurements."""
+    memory_day_peak_bytes: int = 0
+    """The most of the last 24 hours, the running one included. 0 = not said."""
+    allocated_bytes_per_s: int = 0
+    """Memory that was taken over the interval, whatever was given back: whole pages, and pools as
+    they grow."""
     memory_limit_bytes: int = 0
     """0 = none in force."""
     context_bytes: int = 0
@@ -89,6 +95,14 @@ class CardUse(Struct, frozen=True, kw_only=True):
     than 100 where several threads waited; of several measurements each counts 100 at most."""
     launches: int = 0
     """Within the interval."""
+    kernel_times: tuple[int, ...] = ()
+    """Launches within the interval by how long they ran, as far as the hook measured it: in item 0
+    those of less than 4.096 us, in each further one up to twice as long, in the sixteenth all the
+    others. Items after the last that is not 0 are left out."""
+    kernel_p50_us: float = 0
+    """The time within which half of them ended, in microseconds; 0 = none was measured."""
+    kernel_p99_us: float = 0
+    """The same of 99 in 100."""
     denials: int = 0
     """Allocations refused within the interval."""
     failed_for_others: int = 0

@@ -63,6 +63,7 @@ class UsageMeasurement:
         devices = self._devices
         return MetricsSnapshot(
             node=usage.node, cards=devices.latest.cards, usage=usage,
+            peaks=self._sampler.recent_peaks(),
             held=self._holdings.charges(),
             requested=[_requested(h) for h in self._holdings if h.holds],
             problems=len(devices.state.problems),

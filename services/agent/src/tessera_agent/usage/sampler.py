@@ -36,6 +36,8 @@ from tessera_schema.messages.device_reports import CardLoad, ContainerUse, NodeU
 
 _SAMPLES_SEEN: Final = 3
 """Samples for which it counts that the driver saw a container work."""
+_RECENT_HOURS: Final = 2
+"""The running one, which may just have begun, and the one before."""
 
 
 class MeasuredContainer(Struct, frozen=True, kw_only=True):
@@ -123,6 +125,14 @@ class Sampler:
             uses.append(use)
         self._before = samples
         return self._node_usage(uses, cards, read, at, interval_s)
+
+    def recent_peaks(self) -> dict[tuple[str, str, str], int]:
+        """Pod's uid, container, card's key -> the most memory of this hour and the one before."""
+        return {
+            (key.uid, key.container, card): peaks.peak_bytes(_RECENT_HOURS)
+            for key, sample in self._before.items()
+            for card, peaks in sample.peaks.items()
+        }
 
     def _usage(
         self, one: MeasuredContainer, tolerance: Tolerance, at: Moment

@@ -191,7 +191,8 @@ def _notes(report: UseReport) -> Iterator[str]:
         )
         yield (
             f"sizes: the highest measured peak and {rules.headroom_percent:g} %, at least "
-            f"{rules.headroom_mib} MiB more; peaks between two measurements are not seen"
+            f"{rules.headroom_mib} MiB more; without the hook, peaks between two measurements are "
+            "not in it"
         )
     gaps = sorted({gap for one in report.owners for gap in one.gaps})
     if gaps:

@@ -116,6 +116,7 @@ _FIGURES: Final = {
     "throttled": "sum_over_time({use}_throttled_percent[{w}])",
     "memory": "sum_over_time({use}_memory_bytes[{w}])",
     "peak": "max_over_time({use}_memory_bytes[{w}])",
+    "hours": "max_over_time({use}_memory_peak_bytes[{w}])",
     "gaps": "count_over_time({use}_gap[{w}])",
     "cards": "last_over_time(tessera_agent_card_memory_bytes[{w}])",
 }
@@ -181,6 +182,8 @@ def digests_of(day: DayFigures) -> Iterator[UseDigest]:
     held = _sum(day, "held", _container)
     figures = {name: _sum(day, name, _share) for name in _ADDED}
     figures["peak"] = _most(day, "peak", _share)
+    for share, peak in _most(day, "hours", _share).items():
+        figures["peak"][share] = max(peak, figures["peak"].get(share, 0.0))
     gaps: dict[ContainerName, set[str]] = {}
     for labels, _ in day.rows["gaps"]:
         gaps.setdefault(_share(labels)[0], set()).add(labels.get("gap", ""))
