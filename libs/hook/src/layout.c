@@ -49,7 +49,9 @@ static const struct {
     FIELD(tessera_slot, last_active_ns) FIELD(tessera_slot, outstanding_ns) FIELD(tessera_slot, overhead_bytes)
     FIELD(tessera_slot, imported_bytes) FIELD(tessera_slot, command) FIELD(tessera_slot, reserved)
     WHOLE(tessera_usage) FIELD(tessera_usage, head) FIELD(tessera_usage, version) FIELD(tessera_usage, slots)
-    FIELD(tessera_usage, exported) FIELD(tessera_usage, reserved) FIELD(tessera_usage, card) FIELD(tessera_usage, slot)
+    FIELD(tessera_usage, exported) FIELD(tessera_usage, reaped_ns) FIELD(tessera_usage, slots_high)
+    FIELD(tessera_usage, reserved_slots) FIELD(tessera_usage, limits_looked_ns) FIELD(tessera_usage, limits_stamp)
+    FIELD(tessera_usage, reserved) FIELD(tessera_usage, card) FIELD(tessera_usage, slot)
     FIELD(tessera_usage, kernel_times)
 };
 

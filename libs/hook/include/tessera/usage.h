@@ -150,16 +150,12 @@ struct tessera_usage {
     uint32_t version; /* of the library that built the file */
     uint32_t slots;   /* TESSERA_SLOTS */
     uint16_t exported[TESSERA_EXPORTS]; /* prints of memory given to other processes, for its importers; 0: none */
-    union {
-        uint8_t reserved[440];
-        struct { /* of the hook alone */
-            uint64_t reaped_ns;  /* CLOCK_MONOTONIC: when a process last looked for dead ones */
-            uint32_t slots_high; /* no slot from here on was ever in use; 0: not known */
-            uint32_t reserved_slots;
-            uint64_t limits_looked_ns; /* when a process last looked at the limits file, */
-            uint64_t limits_stamp;     /* and which it saw: limits.c */
-        };
-    };
+    uint64_t reaped_ns;  /* CLOCK_MONOTONIC: when a process last looked for dead ones */
+    uint32_t slots_high; /* no slot from here on was ever in use; 0: not known */
+    uint32_t reserved_slots;
+    uint64_t limits_looked_ns; /* when a process last looked at the limits file, */
+    uint64_t limits_stamp;     /* and which it saw: limits.c */
+    uint8_t reserved[408];
     struct tessera_card_usage card[TESSERA_CARDS];
     struct tessera_slot slot[TESSERA_SLOTS];
     /* By card: launches, of all processes, by what each took. Of those that were measured each counts for the ones
@@ -227,7 +223,12 @@ _Static_assert(sizeof(struct tessera_slot) == 256, "tessera_slot");
 TESSERA_PIN(tessera_usage, version, 64);
 TESSERA_PIN(tessera_usage, slots, 68);
 TESSERA_PIN(tessera_usage, exported, 72);
-TESSERA_PIN(tessera_usage, reserved, 3656);
+TESSERA_PIN(tessera_usage, reaped_ns, 3656);
+TESSERA_PIN(tessera_usage, slots_high, 3664);
+TESSERA_PIN(tessera_usage, reserved_slots, 3668);
+TESSERA_PIN(tessera_usage, limits_looked_ns, 3672);
+TESSERA_PIN(tessera_usage, limits_stamp, 3680);
+TESSERA_PIN(tessera_usage, reserved, 3688);
 TESSERA_PIN(tessera_usage, card, 4096);
 TESSERA_PIN(tessera_usage, slot, 142336);
 TESSERA_PIN(tessera_usage, kernel_times, 273408);

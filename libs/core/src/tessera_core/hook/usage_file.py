@@ -76,14 +76,16 @@ FILE: Final = RecordLayout(
     "tessera_usage", SIZE,
     {
         "head": "64s", "version": "I", "slots": "I", "exported": f"{_EXPORTS * 8}s",
-        "reserved": "440s", "card": f"{CARDS * 8640}s", "slot": f"{SLOTS * 256}s",
+        "reaped_ns": "Q", "slots_high": "I", "reserved_slots": "I", "limits_looked_ns": "Q",
+        "limits_stamp": "Q", "reserved": "408s", "card": f"{CARDS * 8640}s", "slot": f"{SLOTS * 256}s",
         "kernel_times": f"{CARDS * TIMES * 4}s",
     },
 )  # fmt: skip
 
 
-_TIMES: Final = Packed(f"{ORDER}{TIMES}I")
-_TIMES_AT: Final = FILE.offsets["kernel_times"]
+KERNEL_TIMES: Final = Packed(f"{ORDER}{TIMES}I")
+"""Of one card."""
+KERNEL_TIMES_AT: Final = FILE.offsets["kernel_times"]
 
 
 class Gap(StrEnum):
@@ -281,7 +283,9 @@ def _card(data: bytes | bytearray, position: int, bounds: UsageFileBounds) -> Ca
         generation=values["generation"], cores_permille=min(values["cores_permille"], 1000),
         gain_permille=min(max(values["gain_permille"], 125), 8000),
         longest_ns=_time(values["longest_ns"]),
-        kernel_times=_TIMES.unpack_from(data, _TIMES_AT + position * _TIMES.size),
+        kernel_times=KERNEL_TIMES.unpack_from(
+            data, KERNEL_TIMES_AT + position * KERNEL_TIMES.size
+        ),
     )  # fmt: skip
 
 

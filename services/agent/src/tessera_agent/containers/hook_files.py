@@ -25,6 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_agent.containers.slot_locks import SlotLocks
+from tessera_agent.containers.written_usage import ShortUsageFile, written_usage
 from tessera_core.hook import limits_file, usage_file
 from tessera_core.hook.limits_file import (
     BadLimits,
@@ -63,11 +64,6 @@ FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXE
 READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WRITE: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAKE: Final = _WRITE | os.O_CREAT | os.O_EXCL
-
-_room: Final = bytearray(usage_file.SIZE)
-"""Where usage files are read into, one at a time: to make so much room for each takes longer than
-to fill it."""
-_reading: Final = threading.Lock()
 
 
 class ContainerKey(Struct, frozen=True, order=True, cache_hash=True):
@@ -236,10 +232,10 @@ class ContainerFiles:
                     self._shrink()
                 if spoilt is not None:
                     return Garbled(spoilt)
-                with _reading:
-                    if os.preadv(fd, [_room], 0) != usage_file.SIZE:
-                        return Garbled(Spoilt.SIZE)
-                    return decode_usage(_room, bounds, lambda slots: self._locks.alive(fd, slots))
+                with written_usage(fd) as data:
+                    return decode_usage(data, bounds, lambda slots: self._locks.alive(fd, slots))
+        except ShortUsageFile:
+            return Garbled(Spoilt.SIZE)
         except FileNotFoundError:
             return Garbled(Spoilt.MISSING)
         except OSError as e:
