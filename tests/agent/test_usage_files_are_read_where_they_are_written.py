@@ -14,13 +14,14 @@ from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey, Ho
 from tessera_agent.containers.written_usage import ShortUsageFile, written_usage
 from tessera_core.hook import usage_file
 from tessera_core.hook.limits_file import CardLimit, HookLimits
+from tessera_core.hook.records import CARDS as MOST_CARDS
 from tessera_core.hook.usage_file import UsageFile, UsageFileBounds, decode_usage
 from tessera_runtime.clock import SystemClock
 from tests.agent.usagefile import a_usage, memory
 
-CARDS = tuple(f"GPU-{i:02x}" for i in range(usage_file.CARDS))
+CARDS = tuple(f"GPU-{i:02x}" for i in range(MOST_CARDS))
 BOUNDS = UsageFileBounds(
-    memory_bytes={f"{i:02x}": 16 << 30 for i in range(usage_file.CARDS)}, now_ns=1_000_000_000_000
+    memory_bytes={f"{i:02x}": 16 << 30 for i in range(MOST_CARDS)}, now_ns=1_000_000_000_000
 )
 LIMITS = HookLimits(container="ns/pod/c", cards=(CardLimit(uuid=CARDS[0], memory_bytes=1 << 30),))
 
@@ -47,7 +48,7 @@ def a_container(folder: Path, name: str = "c") -> ContainerFiles:
 
 
 def put(files: ContainerFiles, data: bytes) -> None:
-    with open(files.path / "usage", "r+b") as file:
+    with (files.path / "usage").open("r+b") as file:
         file.write(data)
 
 

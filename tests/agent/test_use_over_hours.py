@@ -42,7 +42,7 @@ class Looks:
         self._before = None
 
     def at(
-        self, hours: float, held_mib: int = 0, times: dict[int, int] | None = None, *,
+        self, hours: float, held_mib: int = 0, times: dict[int, int] | None = None, /, *,
         sequence: int = 1, **record: int,
     ) -> CardUse:  # fmt: skip
         """A look so many hours after the first hour."""
@@ -157,12 +157,12 @@ def test_memory_is_allocated_at_a_rate() -> None:
 
 def test_launches_of_the_interval_have_quantiles() -> None:
     looks = Looks()
-    looks.at(0, times={1: 500, 8: 7})
-    use = looks.at(0.1, times={1: 1490, 8: 17}, longest_ns=700_000)
+    looks.at(0, 0, {1: 500, 8: 7})
+    use = looks.at(0.1, 0, {1: 1490, 8: 17}, longest_ns=700_000)
     assert use.kernel_times == (0, 990, 0, 0, 0, 0, 0, 0, 10)
     assert use.kernel_p50_us == pytest.approx(5.8, abs=0.1)
     assert use.kernel_p99_us == pytest.approx(8.2, abs=0.1)
-    use = looks.at(0.2, times={1: 1490, 8: 1016}, longest_ns=700_000)
+    use = looks.at(0.2, 0, {1: 1490, 8: 1016}, longest_ns=700_000)
     assert 524 < use.kernel_p50_us < use.kernel_p99_us < 1049
 
 

@@ -7,6 +7,7 @@ size with what the library itself prints.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from struct import Struct as Packed
 from struct import calcsize
 from typing import Any, Final
@@ -60,6 +61,7 @@ HEAD: Final = RecordLayout(
 )  # fmt: skip
 
 
+@lru_cache(4096)
 def uuid_key(uuid: str) -> str:
     """What two spellings of a card's id have in common: `GPU-` and `MIG-` are not compared."""
     low = uuid.lower()

@@ -77,7 +77,8 @@ FILE: Final = RecordLayout(
     {
         "head": "64s", "version": "I", "slots": "I", "exported": f"{_EXPORTS * 8}s",
         "reaped_ns": "Q", "slots_high": "I", "reserved_slots": "I", "limits_looked_ns": "Q",
-        "limits_stamp": "Q", "reserved": "408s", "card": f"{CARDS * 8640}s", "slot": f"{SLOTS * 256}s",
+        "limits_stamp": "Q", "reserved": "408s", "card": f"{CARDS * 8640}s",
+        "slot": f"{SLOTS * 256}s",
         "kernel_times": f"{CARDS * TIMES * 4}s",
     },
 )  # fmt: skip
@@ -251,7 +252,7 @@ def decode_usage(
 def _cards(data: bytes | bytearray, bounds: UsageFileBounds) -> tuple[CardRecord, ...]:
     """Each card once, whatever the file repeats."""
     found: dict[str, CardRecord] = {}
-    for position in range(CARDS):
+    for position in _ones(data, CARD_AT + CARD.offsets["used"], CARDS, CARD.size):
         record = _card(data, position, bounds)
         if record is not None:
             found.setdefault(uuid_key(record.uuid), record)
@@ -259,10 +260,9 @@ def _cards(data: bytes | bytearray, bounds: UsageFileBounds) -> tuple[CardRecord
 
 
 def _card(data: bytes | bytearray, position: int, bounds: UsageFileBounds) -> CardRecord | None:
-    at = CARD_AT + position * CARD.size
-    if unpack_from(f"{ORDER}I", data, at + CARD.offsets["used"])[0] != 1:
+    values = CARD.read(data, CARD_AT + position * CARD.size)
+    if values["used"] != 1:
         return None
-    values = CARD.read(data, at)
     uuid = text_of(values["uuid"])
     most = bounds.memory_bytes.get(uuid_key(uuid))
     if most is None:
@@ -293,7 +293,7 @@ def _slots(
     data: bytes | bytearray, known: Mapping[int, int], bounds: UsageFileBounds, locked: Locked
 ) -> tuple[SlotUse, ...]:
     found = []
-    for number in _used(data):
+    for number in _ones(data, SLOT_AT, SLOTS, SLOT.size):
         values = SLOT.read(data, SLOT_AT + number * SLOT.size)
         if values["state"] == 1 and values["card"] in known:
             found.append(_slot(number, values, known[values["card"]], bounds))
@@ -301,13 +301,13 @@ def _slots(
     return tuple(replace(slot, locked=slot.number in held) for slot in found)
 
 
-def _used(data: bytes | bytearray) -> Iterator[int]:
-    """The slots whose state may be 1, by its lowest byte."""
-    states = data[SLOT_AT + _LOWEST : SLOT_AT + SLOTS * SLOT.size : SLOT.size]
-    number = states.find(1)
+def _ones(data: bytes | bytearray, at: int, records: int, size: int) -> Iterator[int]:
+    """The records whose word at `at` may be 1, by its lowest byte."""
+    lowest = data[at + _LOWEST : at + records * size : size]
+    number = lowest.find(1)
     while number >= 0:
         yield number
-        number = states.find(1, number + 1)
+        number = lowest.find(1, number + 1)
 
 
 def _slot(number: int, values: Mapping[str, Any], most: int, bounds: UsageFileBounds) -> SlotUse:

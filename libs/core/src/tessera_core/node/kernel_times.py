@@ -1,7 +1,7 @@
-"""How long launches take on the card: counts by time, as the hook writes them, and quantiles of them.
+"""How long launches take on the card: counts by time, as the hook writes them, and quantiles.
 
-Item 0 counts what took less than 4.096 us, each further item what took up to twice as much as the one
-before, and the last one all the rest, from 67 ms on. A kernel is a launch here, and so is a graph.
+Item 0 counts what took less than 4.096 us, each further item what took up to twice as much as the
+one before, and the last one all the rest, from 67 ms on. A graph is one launch.
 """
 
 from __future__ import annotations

@@ -165,9 +165,7 @@ def _peak_between(before: UsageSample | None, after: UsageSample, record: CardRe
     return record.hour_peak_bytes if grew else 0
 
 
-def _peaks(
-    before: UsageSample | None, after: UsageSample, key: str, use: CardUse
-) -> HourlyPeaks:
+def _peaks(before: UsageSample | None, after: UsageSample, key: str, use: CardUse) -> HourlyPeaks:
     """With what a look shows. Of the time before the first one the hook remembers its last hour and
     the most of all, which counts as of now: it may be a day until that is forgotten."""
     hour, record = after.wall_ns // HOUR_NS, _record(after, key)
@@ -270,7 +268,10 @@ def _records(look: UsageSample) -> tuple[CardRecord, ...]:
 
 
 def _record(look: UsageSample, key: str) -> CardRecord | None:
-    return next((card for card in _records(look) if uuid_key(card.uuid) == key), None)
+    for card in _records(look):
+        if uuid_key(card.uuid) == key:
+            return card
+    return None
 
 
 def _living(look: UsageSample, record: CardRecord) -> tuple[SlotUse, ...]:

@@ -205,7 +205,7 @@ def _spare(
 
 
 def _peak(seen: SmoothContainer) -> int:
-    """The most of a day, where the agent says it: what is measured here is forgotten within hours."""
+    """The most of a day, where the agent says it: what is smoothed is forgotten sooner."""
     return max(seen.memory_peak_bytes, seen.memory_day_peak_bytes)
 
 

@@ -104,8 +104,13 @@ def _card_uses(
 def _clamped(use: CardUse, most_bytes: int) -> CardUse:
     """With no more than a card has."""
     if (
-        max(use.memory_bytes, use.memory_mean_bytes, use.memory_peak_bytes,
-            use.memory_day_peak_bytes) <= most_bytes
+        max(
+            use.memory_bytes,
+            use.memory_mean_bytes,
+            use.memory_peak_bytes,
+            use.memory_day_peak_bytes,
+        )
+        <= most_bytes
         and max(use.cores_percent, use.cores_peak_percent, use.idle_percent) <= WHOLE_PERCENT
         and len(use.measured_by) <= MOST_WORD
     ):

@@ -1,7 +1,7 @@
 """Reads the part of a usage file in which something is written: of 268 KiB, some two.
 
-The file is the container's to write. One that leaves a card's record or a slot out has it read as if it
-were not there, which it could have as well by clearing it.
+The file is the container's to write. A card's record or a slot that it says was never used is not
+read, as if it had been cleared.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ShortUsageFile(Exception):
 
 @contextmanager
 def written_usage(fd: int) -> Iterator[bytearray]:
-    """The file as it is, with zeros where the hook never wrote and where it writes for itself. It is
-    lent for the block; another thread waits. Raises ShortUsageFile, OSError."""
+    """The file as it is, with zeros where the hook never wrote and where it writes for itself, for
+    as long as the block lasts; another thread waits. Raises ShortUsageFile, OSError."""
     with _reading:
         filled: list[slice] = []
         try:
