@@ -57,12 +57,12 @@ class Looks:
         bounds = UsageFileBounds(memory_bytes={"0a": 16000 * MIB}, now_ns=now_ns)
         read = decode_usage(bytes(data), bounds)
         assert isinstance(read, UsageFile)
-        return self.look(hours, read)
+        return self.sampled(hours, read)
 
-    def look(self, hours: float, seen: UsageFile | Unbuilt) -> CardUse:
+    def sampled(self, hours: float, usage: UsageFile | Unbuilt) -> CardUse:
         """The same of what was read."""
         sample = UsageSample(
-            at_s=hours * 3600, wall_ns=int((HOUR + hours) * 3600) * SECOND, usage=seen
+            at_s=hours * 3600, wall_ns=int((HOUR + hours) * 3600) * SECOND, usage=usage
         )
         use, self._before = use_between(HOLDING, self._before, sample, TOLERANCE)
         return use.cards[0]
@@ -112,7 +112,7 @@ def test_a_file_that_is_built_again_forgets_nothing() -> None:
     assert (use.memory_peak_bytes, use.memory_day_peak_bytes) == (200 * MIB, 700 * MIB)
 
 
-def test_another_agent_starts_with_the_most_that_the_hook_has_seen() -> None:
+def test_another_agent_starts_with_the_most_of_the_containers_life() -> None:
     looks = Looks()
     looks.at(0.1, 100, **of_hour(0, 900))
     looks.restart()
@@ -123,7 +123,7 @@ def test_another_agent_starts_with_the_most_that_the_hook_has_seen() -> None:
 
 def test_a_first_use_of_the_card_counts_from_nothing() -> None:
     looks = Looks()
-    looks.look(0, Unbuilt())
+    looks.sampled(0, Unbuilt())
     use = looks.at(
         1 / 3600, 100, {1: 4}, **of_hour(0, 300), allocated_bytes=500 * MIB, longest_ns=1
     )  # fmt: skip
