@@ -65,23 +65,22 @@ class Sent(Struct):
 class Agents:
     """The agents of all nodes."""
 
-    def __init__(self, bus: NatsBus, layout: Layout) -> None:
-        self._bus = bus
+    def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._epoch = int(time.time() * 1000)
         self._sequence = 0
 
-    async def introduce(self) -> None:
+    async def introduce(self, bus: NatsBus) -> None:
         """Publish every node's cards."""
         for node in self._layout.nodes:
             state = DeviceState(node=node, vendor=VENDOR, cards=tuple(cards_of(node)))
             data, key = encode(state), f"{token(node)}.{VENDOR}"
-            envelope = self._envelope(node, DEVICE_STATE, data)
-            await self._bus.put(DEVICES_BUCKET, key, envelope, data)
+            envelope = self.envelope(node, DEVICE_STATE, data)
+            await bus.put(DEVICES_BUCKET, key, envelope, data)
 
-    async def publish(self, counts: Path) -> None:
+    async def publish(self, bus: NatsBus, counts: Path) -> None:
         """Publish usage for ever."""
-        link, names = await self._bus.linked(), list(self._layout.nodes)
+        link, names = await bus.linked(), list(self._layout.nodes)
         each_s, start = INTERVAL_S / len(names), time.time()
         sent, number = Sent(start), 0
         with counts.open("ab") as lines:
@@ -89,8 +88,8 @@ class Agents:
                 now = time.time()
                 while start + number * each_s <= now:
                     node = names[number % len(names)]
-                    data = encode(self._usage(node, number % len(names), now))
-                    envelope = self._envelope(node, USAGE_MEASURED, data)
+                    data = encode(self.usage(node, number % len(names), now))
+                    envelope = self.envelope(node, USAGE_MEASURED, data)
                     subject = subjects.usage(CLUSTER, node)
                     await link.publish(subject, data, headers=envelope.headers())
                     sent.messages += 1
@@ -102,8 +101,9 @@ class Agents:
                     sent = Sent(now)
                 await asyncio.sleep(max(start + number * each_s - time.time(), 0.001))
 
-    def _usage(self, node: str, number: int, now: float) -> NodeUsage:
-        """Two pods keep the first card of some nodes busy; nowhere is a card that rests."""
+    def usage(self, node: str, number: int, now: float) -> NodeUsage:
+        """What the agent of the node of this number measured in the last interval. Two pods keep
+        the first card of some nodes busy; nowhere is a card that rests."""
         pods = self._layout.nodes[node]
         on = Counter(pod.card for pod in pods)
         crowded = 0 if not number % CONTENDED_EACH else None
@@ -120,7 +120,8 @@ class Agents:
             ),
         )  # fmt: skip
 
-    def _envelope(self, node: str, kind: str, data: bytes) -> Envelope:
+    def envelope(self, node: str, kind: str, data: bytes) -> Envelope:
+        """The signed envelope of the node's next message."""
         self._sequence += 1
         plain = Envelope(
             id=f"{node}-{self._sequence}", source=f"/tessera/agent/{node}.{VENDOR}", type=kind,
@@ -145,10 +146,10 @@ def _use(node: str, pod: PlacedPod, now: float, sharers: int, *, waits: bool) ->
 async def run(url: str, layout: Path, counts: Path) -> None:
     """Publish until cancelled."""
     async with open_bus(BusSettings(url=url, cluster=CLUSTER), "agents", "0") as bus:
-        agents = Agents(bus, read_layout(layout))
+        agents = Agents(read_layout(layout))
         await bus.connection_generation(0)
-        await agents.introduce()
-        await agents.publish(counts)
+        await agents.introduce(bus)
+        await agents.publish(bus, counts)
 
 
 if __name__ == "__main__":

@@ -144,7 +144,8 @@ async def a_stage(folder: Path) -> AsyncGenerator[Stage]:
                 open_rebalancer(measured) as rebalancer,
             ):
                 await until(lambda: scheduler.leadership.leads, 60)
-                await until(lambda: not quota.problem() and rebalancer.counting.is_set(), 60)
+                pods_read = rebalancer.objects.pods_read
+                await until(lambda: not quota.problem() and pods_read.is_set(), 60)
                 yield Stage(
                     world=world, bus=bus, scheduler=scheduler, quota=quota, rebalancer=rebalancer,
                     numbers=count(1),

@@ -130,7 +130,7 @@ async def _rebalancer() -> AsyncGenerator[MetricsRegistry]:
     cluster = rebalancing.Cluster(NODE)
     uid = cluster.bound("job", node=NODE)
     async with rebalancing.rebalancing(cluster) as rebalancer:
-        await rebalancing.until(lambda: rebalancer.counting.is_set(), 30)
+        await rebalancing.until(lambda: rebalancer.objects.pods_read.is_set(), 30)
         while b"tessera_rebalancer_card_busy_percent{" not in rebalancer.metrics.text():
             await cluster.agents.publish((uid, rebalancing.a_use(30, node=NODE)), node=NODE)
             await asyncio.sleep(0.2)

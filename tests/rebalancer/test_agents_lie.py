@@ -67,7 +67,7 @@ async def test_no_hint_is_made_of_what_another_published(
     cluster = Cluster()
     uid = cluster.bound("a")
     async with rebalancing(cluster) as rebalancer:
-        await until(rebalancer.counting.is_set)
+        await until(rebalancer.objects.pods_read.is_set)
         for number in range(60):
             use = a_use(100, throttled_percent=100)
             await report(cluster, number, use, uid, node=node, by=by)
@@ -82,7 +82,7 @@ async def test_pods_that_are_not_there_and_odd_numbers_are_left_out() -> None:
     cluster = Cluster("n0", "n1")
     uid = cluster.bound("a")
     async with rebalancing(cluster) as rebalancer:
-        await until(rebalancer.counting.is_set)
+        await until(rebalancer.objects.pods_read.is_set)
         for number in range(60):
             for node in ("n0", "n1"):
                 await report(cluster, number, a_use(100), f"u{number}", node=node)

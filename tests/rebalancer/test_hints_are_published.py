@@ -172,7 +172,7 @@ async def test_without_the_schedulers_keys_nothing_is_reported() -> None:
         assert "public keys" in rebalancer.problem()
         assert cluster.published() == []
         cluster.publish_keys()
-        await until(rebalancer.counting.is_set)
+        await until(rebalancer.objects.pods_read.is_set)
         await cluster.agents.measure(10, (a, a_use(10)))
         hints = cluster.hints()
         assert hints is not None
@@ -216,6 +216,22 @@ async def test_a_pod_that_came_counts_in_the_price_of_its_card_before_it_was_mea
         assert after.cards[0].holders == 1
 
 
+async def test_a_pod_whose_status_alone_changes_holds_what_it_held() -> None:
+    cluster = Cluster()
+    a = cluster.bound("a")
+    async with rebalancing(cluster) as rebalancer:
+        await cluster.agents.measure(10, (a, a_use(90)))
+        granted = rebalancer.objects.granted
+        before = granted.on(NODE)
+        cluster.call("PATCH", f"{cluster.path('a')}/status", {"status": {"message": "m"}})
+        await asyncio.sleep(5)
+        assert granted.on(NODE) is before
+        cluster.bound("b")
+        await asyncio.sleep(5)
+        assert granted.on(NODE) is not before
+        assert {uid for uid, *_ in before} == {a}
+
+
 async def test_pods_of_one_controller_are_known_to_be_alike() -> None:
     cluster = Cluster()
     owner = {"uid": "sweep", "kind": "Job", "controller": True}
@@ -223,7 +239,7 @@ async def test_pods_of_one_controller_are_known_to_be_alike() -> None:
     async with rebalancing(cluster) as rebalancer:
         for _ in range(20):
             await cluster.agents.measure(60, *((uid, a_use(5)) for uid in first))
-        assert {held.owner for held in rebalancer.pods.on(NODE).values()} == {"sweep"}
+        assert {held.owner for held in rebalancer.objects.granted.on(NODE).values()} == {"sweep"}
         hints = cluster.hints()
         assert hints is not None
         assert hints.cards[0].expected_percent < 60

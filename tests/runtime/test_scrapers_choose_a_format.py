@@ -13,7 +13,13 @@ from prometheus_client.openmetrics import parser as open_metrics_parser
 from prometheus_client.samples import Sample
 
 from tessera_runtime.http.server import HttpSettings, application, serving, status_routes
-from tessera_runtime.metrics import CONTENT_TYPE, OPEN_METRICS, MetricsRegistry
+from tessera_runtime.metrics import (
+    CONTENT_TYPE,
+    OPEN_METRICS,
+    GaugeOfMany,
+    MetricsRegistry,
+    content_type,
+)
 from tessera_runtime.tracing import tracing
 from tessera_runtime.tracing.durations import observe, timed_span
 from tessera_runtime.tracing.tracing import TelemetrySettings, open_telemetry
@@ -73,6 +79,20 @@ def test_both_formats_have_the_same_series() -> None:
     assert ("tessera_test_binds_total", (("outcome", "bound"),)) in opened
 
 
+def test_a_gauge_of_many_is_written_in_parts_and_as_any_other() -> None:
+    registry = a_registry()
+    names = [f'n"{number}\\' for number in range(2000)]
+    registry.collect_many(
+        lambda: [GaugeOfMany("tessera_test_many", "Many.", ("node",), (((n,), 1.5) for n in names))]
+    )
+    assert len(list(registry.parts(CONTENT_TYPE))) > 4
+    (many,) = (one for one in open_metrics(registry) if one.name == "tessera_test_many")
+    assert (many.type, many.documentation) == ("gauge", "Many.")
+    assert [(s.labels["node"], s.value) for s in many.samples] == [(name, 1.5) for name in names]
+    plain = parser.text_string_to_metric_families(registry.text().decode())
+    assert [len(one.samples) for one in plain if one.name == "tessera_test_many"] == [2000]
+
+
 def test_counters_end_in_total_and_durations_in_their_unit() -> None:
     families = {family.name: family for family in open_metrics(a_registry())}
     assert families["tessera_test_binds"].type == "counter"
@@ -113,7 +133,7 @@ async def test_the_time_of_a_span_is_counted_with_its_trace() -> None:
 
 def open_metrics(registry: MetricsRegistry) -> list[Metric]:
     """The families, as a strict reader of OpenMetrics finds them."""
-    text, _ = registry.answer(PROMETHEUS)
+    text = b"".join(registry.parts(content_type(PROMETHEUS)))
     read = open_metrics_parser.text_string_to_metric_families
     return list(read(text.decode()))  # type: ignore[no-untyped-call]
 

@@ -1,5 +1,7 @@
 """What one pod more costs the holders of a card."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from msgspec.structs import replace
 
 from tessera_core.usage.expected_use import ExpectedWant
 from tessera_core.usage.hints import HintBuilder
+from tessera_core.usage.lending_terms import Holders
 from tessera_core.usage.overload_price import capacity, card_prices, overload
 from tessera_core.usage.priced_cards import CardPricer, PricedNode
 from tessera_core.usage.smoother import Smoother
@@ -96,6 +99,21 @@ def test_a_pod_counts_from_the_moment_that_it_holds_a_share() -> None:
     assert with_b.expected_percent == pytest.approx(alone.expected_percent + 50, abs=1)
     assert with_b.prices > alone.prices
     assert priced(pricer, smoother, now, a=50).cards["GPU-0"] == alone
+
+
+def test_prices_are_worked_out_when_a_pod_has_another_sample_or_others_hold_cards() -> None:
+    smoother, pricer, holders = Smoother(), CardPricer(), granted(a=50)
+
+    def price_at(second: int, holders: Holders = holders) -> PricedNode:
+        smoother.take(a_message(a_use("a", second), at=second, interval_s=10), second)
+        seen = smoother.node(NODE, second)
+        assert seen is not None
+        return pricer.price(seen, holders)
+
+    found = [price_at(second) for second in range(10, 130, 10)]
+    assert [one is former for former, one in itertools.pairwise(found)].count(False) == 1
+    assert price_at(130, granted(a=50, b=20)).cards["GPU-0"].holders == 2
+    assert price_at(140).cards["GPU-0"].holders == 1
 
 
 def test_what_is_measured_for_hours_is_what_is_expected() -> None:

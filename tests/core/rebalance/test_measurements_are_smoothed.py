@@ -205,3 +205,30 @@ def test_whatever_comes_numbers_stay_within_what_they_mean(
                 assert 0 <= one.waiting_percent <= 100
                 assert 0 < one.confidence <= 1
         assert {c.pod for card in seen.cards for c in card.containers} == present
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.5, 20), st.floats(0.5, 20), st.floats(0, 100), st.booleans()),
+        min_size=1, max_size=30,
+    )
+)  # fmt: skip
+def test_a_mean_weighs_each_measurement_by_its_age_however_often_a_container_is_away(
+    steps: list[tuple[float, float, float, bool]],
+) -> None:
+    smoother, at, load_s = Smoother(), 0.0, SmoothingConstants().load_s
+    measured: list[tuple[float, float, float]] = []
+    for elapsed, interval_s, cores, there in steps:
+        covered = min(interval_s, elapsed) if at else interval_s
+        at += elapsed
+        uses = [a_use("a", cores), a_use("b", 1)] if there else [a_use("b", 1)]
+        assert smoother.take(a_message(*uses, at=at, interval_s=interval_s), at)
+        if there:
+            measured.append((at, -math.expm1(-covered / load_s), cores))
+    if not steps[-1][3]:
+        return
+    weights = [gain * math.exp((moment - at) / load_s) for moment, gain, _ in measured]
+    one = card_of(smoother, at).containers[0]
+    assert one.confidence == pytest.approx(sum(weights), abs=1e-6)
+    mean = sum(w * cores for w, (*_, cores) in zip(weights, measured, strict=True)) / sum(weights)
+    assert one.cores_percent == pytest.approx(mean, abs=1e-6)

@@ -23,7 +23,7 @@ def used(
     confidence: float = 1,
 ) -> SmoothContainer:  # fmt: skip
     return SmoothContainer(
-        uid=f"uid-default-{name}", namespace="default", pod=name, container="c0", card=card,
+        key=(f"uid-default-{name}", "c0", card), namespace="default", pod=name,
         cores_percent=cores, cores_peak_percent=cores, cores_limit_percent=30,
         waiting_percent=waiting, memory_bytes=peak_mib * MIB, memory_peak_bytes=peak_mib * MIB,
         confidence=confidence,
@@ -137,7 +137,7 @@ def test_owners_keep_what_they_say_they_need(facts: dict[str, Any]) -> None:
     cluster = Cluster({"n0": 1})
     one = cluster.runs("a", "n0", 0, 12000, age_s=DAYS_S, **facts)
     cluster.waits("w", 8000)
-    measured = replace(used("a", "n0-0", peak_mib=500), uid=one.uid)
+    measured = replace(used("a", "n0-0", peak_mib=500), key=(one.uid, "c0", "n0-0"))
     situation = cluster.situation(measured=(measured,))
     assert isinstance(give_back(situation, RULES, cluster.waiting["uid-default-w"]), str)
 

@@ -18,6 +18,7 @@ from tessera_core.slices import Slices
 from tessera_core.trust.grants import Signer, new_key, published_key
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plan_settings import PlanSettings
+from tessera_rebalancer.plans.cluster_objects import ClusterObjects
 from tessera_rebalancer.plans.service import PlanService
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime.background import running_in_background
@@ -306,9 +307,13 @@ async def planning(
             kube=kube, bus=cluster.bus, settings=RebalancerSettings(plans=config, kube=QUIET),
             clock=cluster.clock, registry=REGISTRY,
         )  # fmt: skip
-        plans = PlanService(environment, outbox, events, _fresh(cluster), Usage(cluster))
+        objects = ClusterObjects(environment)
+        plans = PlanService(environment, outbox, events, _fresh(cluster), Usage(cluster), objects)
         ending = group.create_task(cluster.kubelet() if kubelet else asyncio.sleep(0), name="kl")
-        async with running_in_background(plans.run(), "plans"):
+        async with (
+            running_in_background(objects.run(), "cluster objects"),
+            running_in_background(plans.run(), "plans"),
+        ):
             yield plans
         ending.cancel()
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.rebalancer.plans.cluster import Cluster, planning
+from tests.rebalancer.plans.cluster import Cluster, planning, pod_path
 
 pytestmark = pytest.mark.looptime
 
@@ -50,3 +50,20 @@ async def test_the_pods_of_a_node_name_it() -> None:
     async with planning(cluster) as plans:
         await asyncio.sleep(5)
         assert [pod.spec.node_name for pod in plans.watch.pods.on_node("n0")] == ["n0"]
+
+
+async def test_a_grant_is_one_object_whatever_else_of_its_pod_changes() -> None:
+    cluster = Cluster()
+    uid = cluster.runs("a", "n0")
+    async with planning(cluster) as plans:
+        await asyncio.sleep(5)
+        first = plans.watch.pods.get(uid)
+        cluster.call("PATCH", f"{pod_path('a')}/status", {"status": {"message": "m"}})
+        await asyncio.sleep(5)
+        second, entry = plans.watch.pods.get(uid), plans.watch.ledger.entry(uid)
+    assert first is not None
+    assert second is not None
+    assert entry is not None
+    assert first is not second
+    assert first.grant is second.grant is entry.grant
+    assert first.uid is second.uid is entry.grant.uid

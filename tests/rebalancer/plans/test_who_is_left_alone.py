@@ -80,7 +80,7 @@ def test_a_pod_of_an_odd_form_holds_its_cards_and_stays() -> None:
     ledger = Ledger()
     reader = PodSummaryReader(
         REGISTRY, ledger.fleet, GrantKeys(),
-        partial(summary, profiles=frozenset(), shared=SharedValues()), migration=False,
+        partial(summary, grant=None, profiles=frozenset(), shared=SharedValues()), migration=False,
     )  # fmt: skip
     limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1000"}
     container = {"name": "c", "resources": {"limits": limits}, "ports": "odd"}

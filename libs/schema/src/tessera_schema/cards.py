@@ -39,7 +39,7 @@ class Siting(Struct, frozen=True, kw_only=True):
     """Of the node; quotas may name it."""
 
 
-class Card(Struct, frozen=True, kw_only=True):
+class Card(Struct, frozen=True, kw_only=True, gc=False):
     """One physical accelerator.
 
     Memory is in bytes because Koordinator promises halves of cards whose size is no multiple of

@@ -17,7 +17,7 @@ GRANT_VERSION: Final = 1
 GRANT_KEY: Final = "tessera.dev/grant"
 
 
-class Share(Struct, frozen=True, kw_only=True):
+class Share(Struct, frozen=True, kw_only=True, gc=False):
     """A part of one card given to one container. It always takes one slot of the card."""
 
     container: str
@@ -49,7 +49,7 @@ class Share(Struct, frozen=True, kw_only=True):
         return self.memory_bytes // MIB
 
 
-class Grant(Struct, frozen=True, kw_only=True):
+class Grant(Struct, frozen=True, kw_only=True, gc=False):
     """All the shares of one pod. `version` is first on the wire so that old readers can stop."""
 
     version: int = GRANT_VERSION

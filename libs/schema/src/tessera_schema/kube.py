@@ -26,7 +26,7 @@ class OwnerRef(Struct, frozen=True):
     controller: bool | None = None
 
 
-class ObjectMeta(Struct, frozen=True, rename="camel"):
+class ObjectMeta(Struct, frozen=True, rename="camel", gc=False):
     """Identity and free-form keys of any object."""
 
     name: str = ""
@@ -228,7 +228,7 @@ class ContainerStatus(Struct, frozen=True):
     state: ContainerState = ContainerState()
 
 
-class PodStatus(Struct, frozen=True, rename="camel"):
+class PodStatus(Struct, frozen=True, rename="camel", gc=False):
     """Phase, how far containers are, and where kube-scheduler made room."""
 
     phase: str = ""
@@ -240,7 +240,7 @@ class PodStatus(Struct, frozen=True, rename="camel"):
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class Pod(Struct, frozen=True, rename="camel"):
+class Pod(Struct, frozen=True, rename="camel", gc=False):
     """A pod as placement sees it."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -208,7 +208,7 @@ class ContainerRequest(Struct, frozen=True, kw_only=True):
     requests: tuple[Request, ...]
 
 
-class PodRequest(Struct, frozen=True, kw_only=True):
+class PodRequest(Struct, frozen=True, kw_only=True, gc=False):
     """All requests of one pod, in spec order, with what identifies it."""
 
     namespace: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from sys import intern
 from typing import Final
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from tessera_schema.grants import Grant
 RUNNING: Final = "Running"
 
 
-class QuotaPodSummary(Struct, frozen=True, kw_only=True):
+class QuotaPodSummary(Struct, frozen=True, kw_only=True, gc=False):
     """One pod; what it holds or waits for."""
 
     uid: str
@@ -45,11 +46,11 @@ def summary(decoded: DecodedPod) -> QuotaPodSummary:
             ended=pod.terminal,
             requests=None if request is None else minimum_usage(request),
         )
-    grant = without_injections(decoded.grant, decoded.pod)
+    grant = without_injections(decoded.grant)
     return QuotaPodSummary(
-        uid=meta.uid,
-        namespace=namespace,
-        name=meta.name,
+        uid=intern(meta.uid),
+        namespace=intern(namespace),
+        name=intern(meta.name),
         grant=grant,
         init_over=decoded.init_over,
         runs=pod.status.phase == RUNNING,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from sys import intern
 from typing import Final, NamedTuple
 
 import msgspec
@@ -51,6 +52,9 @@ class _Sum(NamedTuple):
         return Measured(self.memory_bytes, self.cores_parts / _PARTS)
 
 
+_NOTHING: Final = _Sum()
+
+
 class _Agent(Struct, eq=False):
     """What one agent measured."""
 
@@ -63,8 +67,9 @@ class _Agent(Struct, eq=False):
     """Sum of the intervals that were believed."""
     use: Mapping[str, _Sum] = {}
     """Namespace -> what its newest report says of it."""
-    pods: frozenset[str] = frozenset()
-    """Uids of the pods that its newest report measures."""
+    pods: dict[str, float] = {}
+    """Uid of each pod that its newest report measures -> Unix time of its last GPU time on these
+    cards, 0 = never."""
 
 
 class UsageListener:
@@ -85,9 +90,6 @@ class UsageListener:
         """Those whose newest report counts, the oldest report first."""
         self._use: dict[str, dict[str, _Sum]] = {}
         """Namespace -> vendor -> what these reports add up to."""
-        self._by: dict[str, tuple[_Agent, ...]] = {}
-        """Pod -> agents whose newest report measures it."""
-        self._pods: dict[str, dict[str, float]] = {}
         self._seconds: dict[str, dict[str, float]] = {}
         """Namespace -> vendor -> GPU time."""
 
@@ -117,9 +119,9 @@ class UsageListener:
         self._count_out(agent)
         agent.use = _by_namespace(usage)
         self._count_in(agent)
-        self._set_pods(agent, frozenset(container.uid for container in usage.containers))
+        self._set_pods(agent, usage)
         for container in usage.containers:
-            self._count(container, usage, interval_s)
+            self._count(container, usage.vendor, interval_s)
 
     @property
     def namespaces(self) -> frozenset[str]:
@@ -130,7 +132,7 @@ class UsageListener:
     @property
     def pods(self) -> frozenset[str]:
         """Uids of the pods that the newest reports measure."""
-        return frozenset(self._by)
+        return frozenset(uid for agent in self._agents.values() for uid in agent.pods)
 
     def measured(self, namespace: str) -> dict[str, Measured]:
         """Vendor -> what is used now in a namespace."""
@@ -143,22 +145,24 @@ class UsageListener:
 
     def last_active(self, uid: str) -> float | None:
         """Unix time of a pod's last GPU time, 0 = never; None = it was not measured lately."""
-        oldest = self._now() - self._stale_s
-        if all(agent.at < oldest for agent in self._by.get(uid, ())):
+        oldest, grant = self._now() - self._stale_s, self._grant_of(uid)
+        if grant is None:
             return None
-        return max(self._pods[uid].values())
+        keys = {(grant.node, share.vendor) for share in grant.shares}
+        agents = [self._agents[key] for key in keys if key in self._agents]
+        measuring = [agent for agent in agents if uid in agent.pods]
+        if all(agent.at < oldest for agent in measuring):
+            return None
+        return max(agent.pods[uid] for agent in measuring)
 
     def forget(self) -> None:
-        """Drop nodes that have been silent for long, and pods and namespaces that are not
-        measured any more."""
+        """Drop nodes that have been silent for long, and namespaces that are not measured any
+        more."""
         oldest = self._now() - max(600.0, 2 * self._stale_s)
         for agent in [agent for agent in self._agents.values() if agent.at < oldest]:
             self._count_out(agent)
-            self._set_pods(agent, frozenset())
             del self._agents[agent.key]
             self._reports.silent(*agent.key)
-        for uid in self._pods.keys() - self._by.keys():
-            del self._pods[uid]
         measured = {(name, a.key[1]) for a in self._agents.values() for name in a.use}
         for namespace, by_vendor in list(self._seconds.items()):
             for vendor in [each for each in by_vendor if (namespace, each) not in measured]:
@@ -178,14 +182,10 @@ class UsageListener:
         agent.counted_s += interval_s
         return agent, interval_s
 
-    def _count(self, container: ContainerUse, usage: NodeUsage, interval_s: float) -> None:
+    def _count(self, container: ContainerUse, vendor: str, interval_s: float) -> None:
         by_vendor = self._seconds.setdefault(container.namespace, {})
         busy = sum(card.cores_percent for card in container.cards)
-        by_vendor[usage.vendor] = by_vendor.get(usage.vendor, 0) + busy / 100 * interval_s
-        active = max((card.last_active for card in container.cards), default=0.0)
-        if busy:
-            active = max(active, usage.at)
-        self._pods.setdefault(container.uid, {})[container.container] = min(active, usage.at)
+        by_vendor[vendor] = by_vendor.get(vendor, 0) + busy / 100 * interval_s
 
     # -- what is used now
 
@@ -202,7 +202,7 @@ class UsageListener:
         self._fresh[agent.key] = agent
         for namespace, use in agent.use.items():
             by_vendor = self._use.setdefault(namespace, {})
-            by_vendor[agent.key[1]] = by_vendor.get(agent.key[1], _Sum()).plus(use)
+            by_vendor[agent.key[1]] = by_vendor.get(agent.key[1], _NOTHING).plus(use)
 
     def _count_out(self, agent: _Agent) -> None:
         if self._fresh.pop(agent.key, None) is None:
@@ -216,24 +216,29 @@ class UsageListener:
                 if not self._use[namespace]:
                     del self._use[namespace]
 
-    def _set_pods(self, agent: _Agent, pods: frozenset[str]) -> None:
-        """The agent measures these, and no others any more."""
-        for uid in agent.pods - pods:
-            left = tuple(each for each in self._by[uid] if each is not agent)
-            if left:
-                self._by[uid] = left
-            else:
-                del self._by[uid]
-        for uid in pods - agent.pods:
-            self._by[uid] = (*self._by.get(uid, ()), agent)
+    def _set_pods(self, agent: _Agent, usage: NodeUsage) -> None:
+        """The agent measures these pods, and no others any more. A pod's last GPU time is never
+        taken back, nor is it later than the report."""
+        pods: dict[str, float] = {}
+        for container in usage.containers:
+            active = pods.get(container.uid, agent.pods.get(container.uid, 0.0))
+            for card in container.cards:
+                active = max(active, usage.at if card.cores_percent else card.last_active)
+            pods[intern(container.uid)] = min(active, usage.at)
         agent.pods = pods
 
 
 def _by_namespace(usage: NodeUsage) -> dict[str, _Sum]:
     found: dict[str, _Sum] = {}
     for container in usage.containers:
-        cores = sum(card.cores_percent for card in container.cards)
-        memory = sum(card.memory_bytes for card in container.cards)
-        use = _Sum(1, memory, round(cores * _PARTS))
-        found[container.namespace] = found.get(container.namespace, _Sum()).plus(use)
+        cores, memory = 0.0, 0
+        for card in container.cards:
+            cores += card.cores_percent
+            memory += card.memory_bytes
+        before = found.get(container.namespace, _NOTHING)
+        found[intern(container.namespace)] = _Sum(
+            before.containers + 1,
+            before.memory_bytes + memory,
+            before.cores_parts + round(cores * _PARTS),
+        )
     return found

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Final
 
 from tessera_rebalancer.hint_publisher import HintPublisher
 from tessera_rebalancer.usage_listener import UsageConsumer
-from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, MetricsRegistry
-from tessera_schema.messages.hints import PRICED_PERCENTS
+from tessera_runtime.metrics import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    GaugeOfMany,
+    Metric,
+    MetricsRegistry,
+)
+from tessera_schema.messages.hints import PRICED_PERCENTS, CardHint, NodeHints
 
 _HALF: Final = PRICED_PERCENTS.index(50)
 
@@ -24,45 +31,55 @@ class RebalancerMetrics:
         self._publisher = publisher
         self._usage = usage
         registry.collect(self.collect)
+        registry.collect_many(self.collect_cards)
 
     def collect(self) -> Iterable[Metric]:
-        """Every family, those without samples included."""
-        nodes = GaugeMetricFamily(
+        """Every family but those of cards."""
+        yield GaugeMetricFamily(
             self._full("hinted_nodes"),
             "Nodes that are measured.",
             value=len(self._publisher.published),
         )
-        yield nodes
-        yield from self._of_cards()
         usage = self._usage
         yield self._counter("hints_told", "Messages with hints.", self._publisher.count)
         yield self._counter("usage_messages", "Measurements that counted.", usage.taken)
         yield self._counter("usage_messages_late", "Late ones and repeats.", usage.late)
         yield self._counter("usage_messages_unreadable", "Made no sense.", usage.unreadable)
 
-    def _of_cards(self) -> Iterable[Metric]:
-        busy = self._gauge("card_busy_percent", "GPU time of everybody on it.")
-        waits = self._gauge("card_contended_percent", "Time that somebody waited.")
-        cores = self._gauge("card_idle_cores_percent", "Cores granted and not used.")
-        memory = self._gauge("card_idle_memory_bytes", "Memory granted and not used.")
-        expected = self._gauge("card_expected_percent", "GPU time that its pods are to want.")
-        price = self._gauge("card_price_percent", "What a pod of half a card would cost them.")
-        for node, hints in self._publisher.published.items():
-            for card in hints.cards:
-                labels = node, card.card
-                busy.add_metric(labels, card.busy_percent)
-                waits.add_metric(labels, card.contended_percent)
-                cores.add_metric(labels, card.idle_cores_percent)
-                memory.add_metric(labels, card.idle_memory_bytes)
-                expected.add_metric(labels, card.expected_percent)
-                if card.prices:
-                    price.add_metric(labels, card.prices[_HALF])
-        yield from (busy, waits, cores, memory, expected, price)
-
-    def _gauge(self, name: str, what: str) -> GaugeMetricFamily:
-        return GaugeMetricFamily(self._full(name), what, labels=("node", "card"))
+    def collect_cards(self) -> Iterable[GaugeOfMany]:
+        """A sample of each card of the cluster, for each of its figures."""
+        nodes = tuple(self._publisher.published.values())
+        for name, what, read in _OF_CARDS:
+            yield GaugeOfMany(self._full(name), what, ("node", "card"), _samples(nodes, read))
 
     def _counter(self, name: str, what: str, value: float) -> Metric:
         family = CounterMetricFamily(self._full(name), what)
         family.add_metric((), value)
         return family
+
+
+def _samples(
+    nodes: Sequence[NodeHints], read: Callable[[CardHint], float | None]
+) -> Iterator[tuple[tuple[str, str], float]]:
+    for hints in nodes:
+        for card in hints.cards:
+            value = read(card)
+            if value is not None:
+                yield (hints.node, card.card), value
+
+
+def _price(card: CardHint) -> float | None:
+    return card.prices[_HALF] if card.prices else None
+
+
+_OF_CARDS: Final[Sequence[tuple[str, str, Callable[[CardHint], float | None]]]] = (
+    ("card_busy_percent", "GPU time of everybody on it.", attrgetter("busy_percent")),
+    ("card_contended_percent", "Time that somebody waited.", attrgetter("contended_percent")),
+    ("card_idle_cores_percent", "Cores granted and not used.", attrgetter("idle_cores_percent")),
+    ("card_idle_memory_bytes", "Memory granted and not used.", attrgetter("idle_memory_bytes")),
+    (
+        "card_expected_percent", "GPU time that its pods are to want.",
+        attrgetter("expected_percent"),
+    ),
+    ("card_price_percent", "What a pod of half a card would cost them.", _price),
+)  # fmt: skip

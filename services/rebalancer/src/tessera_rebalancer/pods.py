@@ -15,7 +15,7 @@ from tessera_core.shared_values import SharedValues
 from tessera_core.slices import Slices, for_each
 from tessera_core.usage.lending_terms import GrantedShare, Holders, granted_shares_of
 from tessera_core.usage.smoothed import Key
-from tessera_runtime.informers.pods import DecodedPod, without_injections
+from tessera_runtime.informers.pods import DecodedPod
 from tessera_runtime.kube.reflector import WatchEventType
 from tessera_schema.grants import Grant
 from tessera_schema.json_codec import decoder
@@ -45,25 +45,23 @@ class GrantedPodSummary(Struct, frozen=True, kw_only=True):
 
 
 def summary(
-    decoded: DecodedPod, registry: DialectRegistry, shared: SharedValues
+    decoded: DecodedPod,
+    whole: Grant | None,
+    kept: Grant | None,
+    registry: DialectRegistry,
+    shared: SharedValues,
 ) -> GrantedPodSummary:
-    """What hints need of a pod; `shared` has what pods have in common."""
-    if decoded.pod.terminal or not decoded.node:
+    """What hints need of a pod; `whole` is its grant, and `kept` the same without injections.
+    `shared` has what pods have in common."""
+    if decoded.pod.terminal or not decoded.node or whole is None or kept is None:
         return GrantedPodSummary(uid=decoded.uid)
-    whole = decoded.grant
-    grant = without_injections(whole, decoded.pod)
+    full = replace(kept, given=whole.given)
+    shares = granted_shares_of(full, decoded.pod, registry, _controller(decoded.raw))
     return GrantedPodSummary(
-        uid=decoded.uid,
-        node=intern(decoded.node),
-        grant=grant,
-        shares={}
-        if whole is None or grant is None
-        else {
-            key: shared.one(share)
-            for key, share in granted_shares_of(
-                replace(grant, given=whole.given), decoded.pod, registry, _controller(decoded.raw)
-            ).items()
-        },
+        uid=intern(decoded.uid),
+        node=kept.node,
+        grant=kept,
+        shares={key: shared.one(share) for key, share in shares.items()},
     )
 
 
@@ -82,7 +80,8 @@ class GrantedPods:
     def __init__(self) -> None:
         self.changed: set[str] = set()
         """Nodes on which pods came or went; the reader takes them out."""
-        self._on: dict[str, dict[Key, GrantedShare]] = {}
+        self._on: dict[str, Holders] = {}
+        """Each mapping is as it was made: a change makes another one."""
         self._of: dict[str, Grant] = {}
 
     def on(self, node: str) -> Holders:
@@ -109,9 +108,12 @@ class GrantedPods:
             self._put(item)
 
     def _put(self, item: GrantedPodSummary) -> None:
+        same = item.grant is not None and self._of.get(item.uid) == item.grant
+        if same and item.shares.items() <= self.on(item.node).items():
+            return  # something else about the pod has changed
         self._drop(item.uid)
         if item.grant is not None and item.shares:
-            self._on.setdefault(item.node, {}).update(item.shares)
+            self._on[item.node] = {**self.on(item.node), **item.shares}
             self._of[item.uid] = item.grant
             self.changed.add(item.node)
 
@@ -119,8 +121,7 @@ class GrantedPods:
         before = self._of.pop(uid, None)
         if before is not None:
             self.changed.add(before.node)
-            on_node = self._on[before.node]
-            for share in before.shares:
-                on_node.pop((before.uid, share.container, share.card), None)
-            if not on_node:
-                del self._on[before.node]
+            on_node = self._on.pop(before.node)
+            left = {key: one for key, one in on_node.items() if key[0] != before.uid}
+            if left:
+                self._on[before.node] = left

@@ -14,30 +14,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TypeVar
 
-from tessera_core.ledger.ledger import Ledger
 from tessera_core.reports.agents import AgentReports
-from tessera_core.shared_values import SharedValues
 from tessera_core.slices import Slices
 from tessera_core.usage.hints import HintBuilder
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_core.usage.smoother import Smoother
 from tessera_rebalancer.hint_publisher import HintPublisher
 from tessera_rebalancer.metrics import RebalancerMetrics
+from tessera_rebalancer.plans.cluster_objects import ClusterObjects
 from tessera_rebalancer.plans.service import PlanService
-from tessera_rebalancer.pods import GrantedPods, summary
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_rebalancer.usage_listener import UsageConsumer
 from tessera_runtime.background import running_in_background
 from tessera_runtime.bus.outbox import Outbox
-from tessera_runtime.informers import grant_keys
-from tessera_runtime.informers.grant_keys import GrantKeys
-from tessera_runtime.informers.nodes import LedgerNodes
-from tessera_runtime.informers.pods import BOUND, PodSummaryReader
 from tessera_runtime.kube.events import EventRecorder
-from tessera_runtime.kube.reflector import Handler, ListWatch, Reflector
 from tessera_runtime.metrics import MetricsRegistry
 from tessera_runtime.report_doubts import DoubtedReports
 from tessera_runtime.service import ServiceEnvironment, open_publishers
@@ -58,32 +50,27 @@ class Rebalancer:
         """Use `open_rebalancer`."""
         settings, now = environment.settings, asyncio.get_running_loop().time
         self._environment = environment
-        self._ledger = Ledger()
-        """Nodes and their cards alone."""
-        self.keys, self.pods = GrantKeys(), GrantedPods()
         self.metrics = MetricsRegistry("rebalancer")
         doubted = self.metrics.counter(
             "news_disbelieved", "Reports of agents that do not count", ("reason",)
         )
-        self._reports = AgentReports(
+        reports = AgentReports(
             settings.bus.cluster, environment.registry.vendors, DoubtedReports(doubted)
         )
-        self.usage = UsageConsumer(
-            Smoother(settings.smoothing), self._reports, self.pods.grant_of, now
-        )
+        self.objects = ClusterObjects(environment, reports)
+        pods = self.objects.granted
+        self.usage = UsageConsumer(Smoother(settings.smoothing), reports, pods.grant_of, now)
         self.publisher = HintPublisher(
             usage=self.usage,
             builder=HintBuilder(settings.lending),
-            pods=self.pods,
+            pods=pods,
             outbox=outbox,
             settings=settings.hints,
             steps=settings.steps,
             now=now,
         )
         RebalancerMetrics(self.metrics, self.publisher, self.usage)
-        self.plans = PlanService(environment, outbox, events, self.metrics, self)
-        self.counting = asyncio.Event()
-        """Set once pods were read."""
+        self.plans = PlanService(environment, outbox, events, self.metrics, self, self.objects)
 
     @property
     def hints(self) -> Mapping[str, NodeHints]:
@@ -96,48 +83,27 @@ class Rebalancer:
 
     def problem(self) -> str:
         """Why no hints are published, or no plans made, now; empty when they are."""
-        if not self.keys.known.is_set():
+        if not self.objects.keys.known.is_set():
             return "the scheduler's public keys have not been read yet"
-        if not self.counting.is_set():
+        if not self.objects.pods_read.is_set():
             return "pods have not been read yet"
         return self.plans.problem()
 
     async def read(self) -> None:
         """Wait until all that it keeps of the cluster was read."""
-        await self.counting.wait()
+        await self.objects.pods_read.wait()
         if self._environment.settings.plans.on:
             await self.plans.watch.read.wait()
 
     async def run(self) -> None:
         """Watch and publish, until cancelled."""
         environment, settings = self._environment, self._environment.settings
-        registry = environment.registry
-        nodes = LedgerNodes(registry, self._ledger, self._reports)
-        reader = PodSummaryReader(
-            registry, self._ledger.fleet, self.keys,
-            partial(summary, registry=registry, shared=SharedValues()),
-            migration=settings.count.migration,
-        )  # fmt: skip
         async with asyncio.TaskGroup() as group:
-            published = self._reflector(grant_keys.watched(settings.keys.namespace), self.keys)
-            cards = self._reflector(nodes.watched(), nodes)
-            group.create_task(published.run(), name="key watcher")
-            group.create_task(cards.run(), name="node watcher")
-            await cards.synced.wait()
-            await self.keys.known.wait()
-            watching = grant_keys.watch_with(
-                self.keys, lambda: self._reflector(reader.list_watch(BOUND), self.pods),
-                self.counting,
-            )  # fmt: skip
-            group.create_task(watching, name="pod watcher")
-            await self.counting.wait()
+            group.create_task(self.objects.run(), name="cluster watcher")
+            await self.objects.pods_read.wait()
             receiving = self.usage.listen(environment.bus, settings.bus.cluster)
             group.create_task(receiving, name="usage listener")  # it counts for known pods
             group.create_task(self.publisher.run(), name="hint publisher")
-
-    def _reflector(self, watched: ListWatch[T], handler: Handler[T]) -> Reflector[T]:
-        environment = self._environment
-        return Reflector(environment.kube, watched, handler, settings=environment.settings.kube)
 
 
 @asynccontextmanager

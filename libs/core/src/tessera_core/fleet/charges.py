@@ -22,7 +22,7 @@ MOST_EQUAL: Final = 4096
 """Charges, and uses in quotas, of which equal ones are one object; the oldest give way."""
 
 
-class Charge(Struct, frozen=True, array_like=True):
+class Charge(Struct, frozen=True, array_like=True, gc=False):
     """What one pod holds of one card. In logs it is a list of these numbers."""
 
     memory_bytes: int = 0

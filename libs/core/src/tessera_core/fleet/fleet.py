@@ -74,7 +74,8 @@ class Fleet:
         """Node -> ids of cards that a gang in line will get. Set by `set_reserved`."""
         self.reserved_note = ""
         """Which gang that is, until when, and who passes. Set with it."""
-        self._places: dict[str, list[tuple[int, int]]] = {}
+        self._places: dict[str, list[tuple[int, int]]] | None = None
+        """None until it is read: only what places pods does."""
         self._columns: list[dict[str, Ints]] = []
         self._renamed: list[dict[str, str]] = []
         """Row -> former id of a card -> its id."""
@@ -105,7 +106,7 @@ class Fleet:
         self.pool[row] = self.pools.take(_pool_of(cards))
         for column, card in enumerate(cards):
             self._fill(row, column, card)
-            self._places.setdefault(card.id, []).append((row, column))
+        self._place(row)
         vendors = [c.vendor for c in cards]
         self._columns[row] = {
             v: np.array([i for i, x in enumerate(vendors) if x == v]) for v in set(vendors)
@@ -233,6 +234,10 @@ class Fleet:
 
     def places(self, card_id: str) -> Sequence[tuple[int, int]]:
         """Rows and columns of every card of that id, on whatever node."""
+        if self._places is None:
+            self._places = {}
+            for row in self.rows.values():
+                self._place(row)
         return self._places.get(card_id, ())
 
     def card(self, node: str, card_id: str) -> Card | None:
@@ -361,11 +366,18 @@ class Fleet:
         c.prices[at], c.priced[at] = price
         c.blocked[at] = self._closed(self.names[row], card)
 
+    def _place(self, row: int) -> None:
+        """Remember where the row's cards are, if that is read."""
+        if self._places is not None:
+            for column, card in enumerate(self.facts[row]):
+                self._places.setdefault(card.id, []).append((row, column))
+
     def _clear(self, row: int) -> None:
+        places = {} if self._places is None else self._places
         for card in self.facts[row]:
-            left = [p for p in self._places.pop(card.id, ()) if p[0] != row]
+            left = [p for p in places.pop(card.id, ()) if p[0] != row]
             if left:
-                self._places[card.id] = left
+                places[card.id] = left
             self.models.drop(card.model)
             self.modes.drop(card.mode)
         self.pools.drop(self.pools.of[self.pool[row]])

@@ -13,7 +13,7 @@ from tessera_schema.grants import Grant
 from tessera_schema.reasons import Reason
 
 
-class LedgerEntry(Struct, kw_only=True):
+class LedgerEntry(Struct, kw_only=True, gc=False):
     """One pod in the ledger."""
 
     grant: Grant

@@ -29,7 +29,7 @@ from tessera_schema.quotas import BestEffortLimit, Limit
 from tessera_schema.requests import PodRequest, Role
 
 
-class QuotaUsage(Struct, frozen=True):
+class QuotaUsage(Struct, frozen=True, gc=False):
     """Use of one vendor's cards of one model. `parts` are cards, a share counting by the larger
     of its memory and its cores."""
 
@@ -64,10 +64,15 @@ Uses = Mapping[tuple[str, str], QuotaUsage]
 """(vendor, model) -> use."""
 
 
-def use_of(held: Iterable[tuple[Card, Charge]]) -> dict[tuple[str, str], QuotaUsage]:
-    """The use that charges on cards amount to."""
+def use_of(held: Iterable[tuple[Card, Charge]]) -> Uses:
+    """The use that charges on cards amount to. That of one card is one object for all that use as
+    much of such a card, and is not changed."""
+    every = tuple(held)
+    if len(every) == 1:
+        ((card, charge),) = every
+        return _use_of_one(_kind(card.vendor, card.model), use_on(card, charge))
     uses: dict[tuple[str, str], QuotaUsage] = {}
-    for card, charge in held:
+    for card, charge in every:
         key, use = _kind(card.vendor, card.model), use_on(card, charge)
         uses[key] = uses[key].plus(use) if key in uses else use
     return uses
@@ -76,6 +81,11 @@ def use_of(held: Iterable[tuple[Card, Charge]]) -> dict[tuple[str, str], QuotaUs
 def use_on(card: Card, charge: Charge) -> QuotaUsage:
     """The use that one pod's charge on a card amounts to; equal ones are one object."""
     return _use(card.memory_bytes, card.cores_percent, charge)
+
+
+@lru_cache(MOST_EQUAL)
+def _use_of_one(kind: tuple[str, str], use: QuotaUsage) -> Uses:
+    return {kind: use}
 
 
 @lru_cache(MOST_EQUAL)

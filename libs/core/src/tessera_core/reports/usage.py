@@ -133,9 +133,10 @@ def _fitted(
 ) -> tuple[ContainerUse, ...]:
     """With memory scaled down where all of it together is more than the card has."""
     total: dict[str, int] = {}
-    for use in (use for container in containers for use in container.cards):
-        total[use.card] = total.get(use.card, 0) + use.memory_bytes
-    most = {id_: card.memory_bytes for id_, card in cards.items()}
+    for container in containers:
+        for use in container.cards:
+            total[use.card] = total.get(use.card, 0) + use.memory_bytes
+    most = {id_: cards[id_].memory_bytes for id_ in total if id_ in cards}
     over = {id_: sum_ for id_, sum_ in total.items() if sum_ > most.get(id_, sum_)}
     if not over:
         return containers
@@ -167,12 +168,23 @@ def _loads(usage: NodeUsage, cards: Mapping[str, Card], doubts: Doubts) -> Itera
             doubts.add(Doubt.NUMBERS, f"the load of card {load.card!r}")
         else:
             seen.add(load.card)
-            yield replace(
-                load,
-                cores_percent=min(load.cores_percent, WHOLE_PERCENT),
-                crowded_percent=min(load.crowded_percent, WHOLE_PERCENT),
-                memory_used_bytes=min(load.memory_used_bytes, card.memory_bytes),
-            )
+            yield _clamped_load(load, card.memory_bytes)
+
+
+def _clamped_load(load: CardLoad, most_bytes: int) -> CardLoad:
+    """With no more than a card has."""
+    if (
+        load.cores_percent <= WHOLE_PERCENT
+        and load.crowded_percent <= WHOLE_PERCENT
+        and load.memory_used_bytes <= most_bytes
+    ):
+        return load
+    return replace(
+        load,
+        cores_percent=min(load.cores_percent, WHOLE_PERCENT),
+        crowded_percent=min(load.crowded_percent, WHOLE_PERCENT),
+        memory_used_bytes=min(load.memory_used_bytes, most_bytes),
+    )
 
 
 def _credible(use: CardUse) -> bool:

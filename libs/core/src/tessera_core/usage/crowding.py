@@ -30,17 +30,22 @@ def crowded_percent(busy_percent: float) -> float:
 def work_of(usage: NodeUsage) -> dict[str, CardWork]:
     """The work on each card that the report has, by id. Where the report says itself how crowded a
     card was, that counts, if several containers did anything there."""
-    busy = {load.card: clamped(load.cores_percent) for load in usage.cards}
-    said = {load.card: load.crowded_percent for load in usage.cards if load.crowded_percent >= 0}
+    busy: dict[str, float] = {}
+    said: dict[str, float] = {}
+    for load in usage.cards:
+        busy[load.card] = clamped(load.cores_percent)
+        if load.crowded_percent >= 0:
+            said[load.card] = load.crowded_percent
     used: dict[str, float] = {}
     active: dict[str, int] = {}
-    for use in (use for container in usage.containers for use in container.cards):
-        cores = clamped(use.cores_percent)
-        used[use.card] = used.get(use.card, 0) + cores
-        least = 0.0 if use.card in said else _ACTIVE
-        active[use.card] = active.get(use.card, 0) + (cores > 0 and cores >= least)
+    for container in usage.containers:
+        for use in container.cards:
+            card, cores = use.card, clamped(use.cores_percent)
+            used[card] = used.get(card, 0.0) + cores
+            if cores >= _ACTIVE or (cores > 0 and card in said):
+                active[card] = active.get(card, 0) + 1
     for card, cores in used.items():
-        busy[card] = max(busy.get(card, 0), min(cores, 100))
+        busy[card] = max(busy.get(card, 0.0), min(cores, 100.0))
     return {
         card: CardWork(load, _crowded(load, said.get(card)) if active.get(card, 0) > 1 else 0.0)
         for card, load in busy.items()
@@ -49,7 +54,7 @@ def work_of(usage: NodeUsage) -> dict[str, CardWork]:
 
 def clamped(percent: float) -> float:
     """From 0 to 100."""
-    return min(max(percent, 0.0), 100.0)
+    return 0.0 if percent < 0 else 100.0 if percent > 100 else percent
 
 
 def _crowded(busy_percent: float, said: float | None) -> float:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import zip_longest
 
 from msgspec import Struct
 
 from tessera_core.usage.crowding import crowded_percent
-from tessera_core.usage.lending_bounds import LendingRules, card_bounds, is_full
+from tessera_core.usage.lending_bounds import HeldContainer, LendingRules, card_bounds, is_full
 from tessera_core.usage.lending_terms import GrantedShare, Holders
 from tessera_core.usage.priced_cards import CardPricer, PricedCard
 from tessera_core.usage.smoothed import SmoothCard, SmoothContainer, SmoothNode
 from tessera_schema.messages.hints import CardHint, LendingBound, NodeHints
 
 _NOTHING = GrantedShare()
-_UNPRICED = PricedCard()
 
 
 class SignificantChanges(Struct, frozen=True, kw_only=True):
@@ -41,16 +41,17 @@ class HintBuilder:
 
     def build(self, seen: SmoothNode, holders: Holders) -> NodeHints:
         """What is to be reported about a node now. A container that is not in `holders` counts as
-        granted nothing."""
+        granted nothing. `holders` is never changed: when others hold cards it is another object."""
         cards: list[CardHint] = []
         bounds: list[LendingBound] = []
         before, full = self._full.get(seen.node, frozenset()), set()
         priced = self.pricer.price(seen, holders)
         for card in seen.cards:
-            cards.append(card_hint(card, holders, priced.cards[card.card]))
-            if is_full(card, holders, self.rules, was=card.card in before):
+            on = [(one, holders.get(one.key)) for one in card.containers]
+            cards.append(_card_hint(card, on, priced.cards[card.card]))
+            if is_full(on, self.rules, was=card.card in before):
                 full.add(card.card)
-            bounds += card_bounds(card, holders, self.rules, full=card.card in full)
+            bounds += card_bounds(on, self.rules, full=card.card in full)
         self._full[seen.node] = frozenset(full)
         return NodeHints(
             node=seen.node, at=seen.at, cards=tuple(cards), bounds=tuple(bounds), wants=priced.wants
@@ -62,12 +63,12 @@ class HintBuilder:
         self.pricer.forget(node)
 
 
-def card_hint(card: SmoothCard, holders: Holders, priced: PricedCard = _UNPRICED) -> CardHint:
+def _card_hint(card: SmoothCard, on: Sequence[HeldContainer], priced: PricedCard) -> CardHint:
     """One card, with what its containers were granted and do not use. What best-effort containers
     use and want counts nothing: it is there for others."""
     idle_cores, idle_memory, waits, rest = 0.0, 0, 0.0, 0.0
-    for one in card.containers:
-        held = holders.get(one.key, _NOTHING)
+    for one, granted in on:
+        held = granted or _NOTHING
         idle_cores += max(0.0, held.cores_percent - one.cores_percent)
         idle_memory += max(0, held.memory_bytes - one.memory_peak_bytes)
         if held.best_effort:
@@ -105,18 +106,21 @@ def is_significant(former: NodeHints | None, hints: NodeHints, steps: Significan
 
 
 def _differ(former: CardHint, now: CardHint, steps: SignificantChanges) -> bool:
-    percents = (
-        (former.busy_percent, now.busy_percent),
-        (former.contended_percent, now.contended_percent),
-        (former.idle_cores_percent, now.idle_cores_percent),
-    )
+    percent = steps.percent
     return (
         former.card != now.card
         or former.holders != now.holders
-        or len(former.prices) != len(now.prices)
-        or any(abs(a - b) >= steps.percent for a, b in zip(former.prices, now.prices, strict=True))
-        or any(abs(a - b) >= steps.percent for a, b in percents)
+        or abs(former.busy_percent - now.busy_percent) >= percent
+        or abs(former.contended_percent - now.contended_percent) >= percent
+        or abs(former.idle_cores_percent - now.idle_cores_percent) >= percent
         or abs(former.idle_memory_bytes - now.idle_memory_bytes) >= steps.memory_bytes
         or abs(former.trend_percent - now.trend_percent) >= steps.trend_percent
         or abs(former.confidence - now.confidence) >= steps.confidence
+        or (former.prices != now.prices and _prices_differ(former.prices, now.prices, percent))
+    )
+
+
+def _prices_differ(former: Sequence[int], now: Sequence[int], percent: float) -> bool:
+    return len(former) != len(now) or any(
+        abs(a - b) >= percent for a, b in zip(former, now, strict=True)
     )

@@ -8,17 +8,19 @@ end itself and begin again for ever.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from tessera_core.usage.lending_terms import GrantedShare, Holders
-from tessera_core.usage.smoothed import SmoothCard
+from tessera_core.usage.lending_terms import GrantedShare
+from tessera_core.usage.smoothed import SmoothContainer
 from tessera_schema.messages.hints import LendingBound
 
 Percent = Annotated[float, Meta(ge=0, le=100)]
 _WHOLE = 100.0
-_NOTHING = GrantedShare()
+HeldContainer = tuple[SmoothContainer, GrantedShare | None]
+"""A container on a card, and what it was granted there; None = nothing that is known."""
 
 
 class LendingRules(Struct, frozen=True, kw_only=True):
@@ -35,28 +37,30 @@ class LendingRules(Struct, frozen=True, kw_only=True):
     """Below which it is lent again."""
 
 
-def is_full(card: SmoothCard, holders: Holders, rules: LendingRules, *, was: bool) -> bool:
-    """Whether its holders need all of the card themselves; `was` = they did until now."""
-    used = sum(
-        min(c.cores_percent, holders.get(c.key, _NOTHING).cores_percent or _WHOLE)
-        for c in card.containers
-        if not holders.get(c.key, _NOTHING).best_effort
-    )
+def is_full(on: Sequence[HeldContainer], rules: LendingRules, *, was: bool) -> bool:
+    """Whether a card's holders need all of it themselves; `was` = they did until now."""
+    used = 0.0
+    for one, held in on:
+        if held is None:
+            used += min(one.cores_percent, _WHOLE)
+        elif not held.best_effort:
+            used += min(one.cores_percent, held.cores_percent or _WHOLE)
     return used >= (rules.resume_percent if was else rules.stop_percent)
 
 
 def card_bounds(
-    card: SmoothCard, holders: Holders, rules: LendingRules, *, full: bool = False
+    on: Sequence[HeldContainer], rules: LendingRules, *, full: bool = False
 ) -> tuple[LendingBound, ...]:
     """A bound for each container whose cores are limited on the card."""
-    held = [(c, holders[c.key]) for c in card.containers if c.key in holders]
+    holders = [held for _, held in on if held is not None]
+    # equal shares may be one object: nothing is kept from a container for one that is equal
     return tuple(
         LendingBound(
             uid=one.uid, container=one.container, card=one.card,
-            most_cores_percent=_most(own, [h for _, h in held if h is not own], rules, full=full),
+            most_cores_percent=_most(own, [h for h in holders if h is not own], rules, full=full),
         )
-        for one, own in held
-        if own.best_effort or 0 < own.cores_percent < _WHOLE
+        for one, own in on
+        if own is not None and (own.best_effort or 0 < own.cores_percent < _WHOLE)
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from tessera_schema.injections import Injection
 from tessera_schema.kube import Container, Pod
 
 
-class GrantedShare(Struct, frozen=True, kw_only=True):
+class GrantedShare(Struct, frozen=True, kw_only=True, gc=False):
     """What one container was granted of one card."""
 
     namespace: str = ""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from tessera_core.usage.expected_use import ExpectedWant
@@ -29,6 +30,8 @@ _DEVIATION: Final = 0.6
 """Standard deviation of what a pod that is to come wants, in parts of its mean: that of pods of
 which nothing is known (`ExpectedUseRules`)."""
 _WHOLE: Final = 100.0
+_EQUAL: Final = 4096
+"""Prices of which equal ones are one object."""
 
 
 def overload(mean: float, variance: float, capacity: float = _WHOLE) -> float:
@@ -60,6 +63,15 @@ def card_prices(wants: Sequence[ExpectedWant]) -> tuple[int, ...]:
         for more in PRICED_PERCENTS
     )
     # variance alone can make it a hair more than what the pod wants
-    return tuple(
-        min(max(round(price), 0), more) for price, more in zip(prices, PRICED_PERCENTS, strict=True)
+    return _one(
+        tuple(
+            min(max(round(price), 0), more)
+            for price, more in zip(prices, PRICED_PERCENTS, strict=True)
+        )
     )
+
+
+@lru_cache(_EQUAL)
+def _one(prices: tuple[int, ...]) -> tuple[int, ...]:
+    """Equal prices are one object."""
+    return prices

@@ -34,11 +34,10 @@ class SmoothingConstants(Struct, frozen=True, kw_only=True):
 class SmoothContainer(Struct, frozen=True, kw_only=True, gc=False):
     """One container on one card."""
 
-    uid: str
+    key: Key
+    """What grants are looked up by."""
     namespace: str
     pod: str
-    container: str
-    card: str
     cores_percent: float
     """GPU time, percent of the card."""
     cores_peak_percent: float
@@ -59,9 +58,19 @@ class SmoothContainer(Struct, frozen=True, kw_only=True, gc=False):
     """0 = hardly measured yet, 1 = measured for long enough."""
 
     @property
-    def key(self) -> Key:
-        """What grants are looked up by."""
-        return self.uid, self.container, self.card
+    def uid(self) -> str:
+        """The pod's uid."""
+        return self.key[0]
+
+    @property
+    def container(self) -> str:
+        """The container's name."""
+        return self.key[1]
+
+    @property
+    def card(self) -> str:
+        """The card's id."""
+        return self.key[2]
 
 
 class SmoothCard(Struct, frozen=True, kw_only=True):

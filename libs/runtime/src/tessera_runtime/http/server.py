@@ -31,7 +31,7 @@ from tessera_runtime.http.connections import ConnectionLimits
 from tessera_runtime.http.fair_queue import FairQueue
 from tessera_runtime.http.fast_path import STRANGER_BODY_MOST, Answer, BodyLimits
 from tessera_runtime.http.tls import Tls
-from tessera_runtime.metrics import MetricsRegistry
+from tessera_runtime.metrics import MetricsRegistry, content_type
 
 log = logs.named("tessera.http")
 
@@ -108,9 +108,15 @@ def status_routes(
     `ready` and `healthy` give the reason why not, or an empty text; they answer from memory.
     """
 
-    async def scrape(request: web.Request) -> web.Response:
-        body, kind = metrics.answer(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": kind})
+    async def scrape(request: web.Request) -> web.StreamResponse:
+        kind = content_type(request.headers.get("Accept", ""))
+        response = web.StreamResponse(headers={"Content-Type": kind})
+        await response.prepare(request)
+        for part in metrics.parts(kind):
+            await response.write(part)
+            await asyncio.sleep(0)
+        await response.write_eof()
+        return response
 
     return [
         verdict_route("/healthz", healthy), verdict_route("/readyz", ready),

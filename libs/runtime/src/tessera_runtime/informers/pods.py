@@ -133,9 +133,9 @@ class PodSummaryReader(Generic[T]):
         return adopt(self.registry, pod, cards, verifier=verifier, others=self._migration).grant
 
 
-def without_injections(grant: Grant | None, pod: Pod) -> Grant | None:
-    """The pod's grant as services keep it: without what was injected, which is the larger part of
-    it, and with each name once that the pod or other objects have too."""
+def without_injections(grant: Grant | None) -> Grant | None:
+    """A grant as services keep it: without what was injected, which is the larger part of it, and
+    with each name once that pods and other objects have too."""
     if grant is None:
         return None
     shares = tuple(
@@ -145,11 +145,9 @@ def without_injections(grant: Grant | None, pod: Pod) -> Grant | None:
         )
         for share in grant.shares
     )  # fmt: skip
-    meta = pod.metadata
     return replace(
         grant, given={}, shares=shares, node=intern(grant.node), namespace=intern(grant.namespace),
-        uid=meta.uid if meta.uid == grant.uid else grant.uid,
-        name=meta.name if meta.name == grant.name else grant.name,
+        uid=intern(grant.uid), name=intern(grant.name),
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ class DeviceState(Struct, frozen=True, kw_only=True):
     None = the agent does not say."""
 
 
-class CardUse(Struct, frozen=True, kw_only=True):
+class CardUse(Struct, frozen=True, kw_only=True, gc=False):
     """One container's use of one card. Measured by the hook unless `measured_by` says otherwise."""
 
     card: str
@@ -113,7 +113,7 @@ class CardUse(Struct, frozen=True, kw_only=True):
     measured_by: str = "hook"
 
 
-class ContainerUse(Struct, frozen=True, kw_only=True):
+class ContainerUse(Struct, frozen=True, kw_only=True, gc=False):
     """What one container that holds shares uses."""
 
     namespace: str
@@ -127,7 +127,7 @@ class ContainerUse(Struct, frozen=True, kw_only=True):
     """Why not, a word each."""
 
 
-class CardLoad(Struct, frozen=True, kw_only=True):
+class CardLoad(Struct, frozen=True, kw_only=True, gc=False):
     """A card as a whole, as its driver sees it."""
 
     card: str

@@ -18,7 +18,7 @@ PRICED_PERCENTS: Final = (12, 25, 50, 75, 100)
 Price = Annotated[int, Meta(ge=0, le=100)]
 
 
-class CardHint(Struct, frozen=True, kw_only=True):
+class CardHint(Struct, frozen=True, kw_only=True, gc=False):
     """One card, smoothed over minutes."""
 
     card: str
@@ -46,7 +46,7 @@ class CardHint(Struct, frozen=True, kw_only=True):
     """Shares of the card that are counted in these."""
 
 
-class ClassWant(Struct, frozen=True, kw_only=True):
+class ClassWant(Struct, frozen=True, kw_only=True, gc=False):
     """What a pod of a namespace that asks for so many cores is expected to want of each card."""
 
     namespace: str
@@ -55,7 +55,7 @@ class ClassWant(Struct, frozen=True, kw_only=True):
     wanted_percent: Annotated[float, Meta(ge=0, le=100)]
 
 
-class LendingBound(Struct, frozen=True, kw_only=True):
+class LendingBound(Struct, frozen=True, kw_only=True, gc=False):
     """How far lending may take one container on one card. Without one the agent's setting holds."""
 
     uid: str

@@ -1,34 +1,27 @@
-"""The cluster as plans see it, kept up to date by watches of its own."""
+"""The cluster as plans see it: the nodes and pods that hints are made from too, and what only
+plans read."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from tessera_core.kube.quantity import BadQuantity
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
-from tessera_core.ledger.ledger import Ledger
 from tessera_core.rebalance.cluster_view import ClusterView, WaitingPod
 from tessera_core.rebalance.movable_pods import RunningPod
 from tessera_core.rebalance.plan_budget import Former, spent
 from tessera_core.rebalance.proposals import ProposalRules
-from tessera_core.registry import kube_scheduler_config
-from tessera_core.shared_values import SharedValues
 from tessera_core.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
-from tessera_rebalancer.plans.nodes import PlanNodes
-from tessera_rebalancer.plans.pod_summary import summary
-from tessera_rebalancer.plans.pods import PlanPods
+from tessera_rebalancer.plans.cluster_objects import ClusterObjects
 from tessera_rebalancer.plans.quotas import PlanQuotas
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime import logs
-from tessera_runtime.informers import grant_keys, namespaces
+from tessera_runtime.informers import namespaces
 from tessera_runtime.informers.disruption_budgets import DisruptionBudgets
-from tessera_runtime.informers.grant_keys import GrantKeys
 from tessera_runtime.informers.installed_kinds import watch_when_installed
-from tessera_runtime.informers.pods import PodSummaryReader
 from tessera_runtime.kube.reflector import Handler, ListWatch, Reflector
 from tessera_runtime.service import ServiceEnvironment
 from tessera_schema.kube import Pod
@@ -40,39 +33,27 @@ _log: Final = logs.named("tessera.rebalancer.plans")
 
 
 class ClusterWatch:
-    """Pods, nodes, quotas, namespaces and disruption budgets."""
+    """Quotas, namespaces and disruption budgets, with the cluster's nodes and pods."""
 
-    def __init__(self, environment: ServiceEnvironment[RebalancerSettings]) -> None:
-        """`run` fills it."""
-        registry = environment.registry
-        self.ledger = Ledger()
-        self._shared = SharedValues()
-        self.pods = PlanPods(self.ledger)
-        self.nodes = PlanNodes(registry, self.ledger, self._shared)
-        self.limits = PlanQuotas(registry, self.ledger)
+    def __init__(
+        self, environment: ServiceEnvironment[RebalancerSettings], objects: ClusterObjects
+    ) -> None:
+        """`run` fills it, but for `objects`."""
+        self.ledger, self.pods, self.nodes = objects.ledger, objects.planned, objects.nodes
+        self.limits = PlanQuotas(environment.registry, self.ledger)
         self.disruptions = DisruptionBudgets()
-        self.keys = GrantKeys()
         self.read = asyncio.Event()
         """Set once everything was read."""
+        self._pods_read = objects.pods_read
         self._kube = environment.kube
-        self._registry = registry
+        self._registry = environment.registry
         self._clock = environment.clock
         self._settings = environment.settings
 
     async def run(self) -> None:
-        """List and watch everything, until cancelled."""
-        settings, registry = self._settings, self._registry
-        profiles = frozenset(kube_scheduler_config.profiles(registry))
-        reader = PodSummaryReader(
-            registry, self.ledger.fleet, self.keys,
-            partial(summary, profiles=profiles, shared=self._shared),
-            migration=settings.count.migration,
-        )  # fmt: skip
-        pods_read = asyncio.Event()
+        """List and watch what only plans read, until cancelled."""
         async with asyncio.TaskGroup() as group:
             firsts: list[Reflector[Any]] = [
-                self._reflector(grant_keys.watched(settings.keys.namespace), self.keys),
-                self._reflector(self.nodes.watched(), self.nodes),
                 self._reflector(self.disruptions.watched(), self.disruptions),
                 self._reflector(self.limits.watched_foreign(), self.limits.foreign),
                 self._reflector(
@@ -86,16 +67,11 @@ class ClusterWatch:
             own = asyncio.Event()
             watching = watch_when_installed(
                 self._kube, self._reflector(self.limits.watched_own(), self.limits.own),
-                settings.plans.pace.install_s, own, own.set,
+                self._settings.plans.pace.install_s, own, own.set,
             )  # fmt: skip
             group.create_task(watching, name="quota watcher")
             await own.wait()
-            await self.keys.known.wait()
-            following = grant_keys.watch_with(
-                self.keys, lambda: self._reflector(reader.list_watch(), self.pods), pods_read
-            )
-            group.create_task(following, name="pod watcher")
-            await pods_read.wait()
+            await self._pods_read.wait()
             self.read.set()
 
     def cluster_view(

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.registry.registry import DialectRegistry
+from tessera_core.reports.agents import AgentReports
 from tessera_core.shared_values import SharedValues
 from tessera_runtime.informers import nodes
 from tessera_runtime.kube import paths
@@ -28,11 +29,18 @@ _node = decoder(Node)
 class PlanNodes:
     """All nodes; a handler that keeps the ledger's, too."""
 
-    def __init__(self, registry: DialectRegistry, ledger: Ledger, shared: SharedValues) -> None:
-        """`shared` has what nodes have in common."""
+    def __init__(
+        self,
+        registry: DialectRegistry,
+        ledger: Ledger,
+        shared: SharedValues,
+        reports: AgentReports | None = None,
+    ) -> None:
+        """`shared` has what nodes have in common; `reports`, if any, are given the cards and agents
+        of each node."""
         self._shared = shared
         self.known: dict[str, Node] = {}
-        self._cards = nodes.LedgerNodes(registry, ledger)
+        self._cards = nodes.LedgerNodes(registry, ledger, reports)
 
     def watched(self) -> ListWatch[PlanNodeSummary]:
         """What to list and watch."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tessera_core.admission.pod_groups import GROUP_NAMES
 from tessera_core.kube.owner_references import controller_of
 from tessera_core.shared_values import SharedValues
-from tessera_runtime.informers.pods import DecodedPod, without_injections
+from tessera_runtime.informers.pods import DecodedPod
 from tessera_schema.annotation_keys import CHECKPOINT_KEY, LEAST_MEMORY_KEY, REBALANCE_KEY
 from tessera_schema.grants import Grant
 from tessera_schema.json_codec import decoder
@@ -68,7 +68,7 @@ class _Ties(Struct, frozen=True):
     status: _Status = _Status()
 
 
-class PlanPodSummary(Struct, frozen=True, kw_only=True):
+class PlanPodSummary(Struct, frozen=True, kw_only=True, gc=False):
     """One pod. `tied` says what binds it to its node, empty where nothing does; `local` = it has an
     emptyDir."""
 
@@ -104,9 +104,11 @@ class PlanPodSummary(Struct, frozen=True, kw_only=True):
         return replace(self.pod, spec=replace(self.pod.spec, node_name=self.node))
 
 
-def summary(decoded: DecodedPod, profiles: frozenset[str], shared: SharedValues) -> PlanPodSummary:
-    """What plans need of a pod; `profiles` are the names of Tessera's schedulers, `shared` has what
-    pods have in common."""
+def summary(
+    decoded: DecodedPod, grant: Grant | None, profiles: frozenset[str], shared: SharedValues
+) -> PlanPodSummary:
+    """What plans need of a pod; `grant` is without injections, `profiles` are the names of
+    Tessera's schedulers, `shared` has what pods have in common."""
     pod, request = decoded.pod, decoded.request
     if request is None:
         return PlanPodSummary(pod=_lean(pod, shared), node=intern(decoded.node))
@@ -119,7 +121,7 @@ def summary(decoded: DecodedPod, profiles: frozenset[str], shared: SharedValues)
         pod=_running(pod, shared),
         node=intern(decoded.node),
         request=_request(request, pod, shared),
-        grant=without_injections(decoded.grant, pod),
+        grant=grant,
         init_over=decoded.init_over,
         since=decoded.started or decoded.created,
         owner=intern(owner.uid),
@@ -152,7 +154,7 @@ def _running(pod: Pod, shared: SharedValues) -> Pod:
     notes = {key: text for key, text in meta.annotations.items() if key in _KEYS_READ}
     return Pod(
         metadata=ObjectMeta(
-            name=meta.name, namespace=intern(meta.namespace), uid=meta.uid,
+            name=intern(meta.name), namespace=intern(meta.namespace), uid=intern(meta.uid),
             deletion_timestamp=meta.deletion_timestamp, labels=shared.one(meta.labels),
             annotations=shared.one(notes),
         ),
@@ -185,7 +187,7 @@ def _lean(pod: Pod, shared: SharedValues) -> Pod:
 def _request(request: PodRequest, pod: Pod, shared: SharedValues) -> PodRequest:
     meta = pod.metadata
     return replace(
-        request, namespace=intern(request.namespace), name=meta.name, uid=meta.uid,
+        request, namespace=intern(request.namespace), name=intern(meta.name), uid=intern(meta.uid),
         containers=shared.one(request.containers),
     )  # fmt: skip
 

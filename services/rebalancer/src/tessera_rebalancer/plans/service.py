@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tessera_rebalancer.plans.cluster_objects import ClusterObjects
 from tessera_rebalancer.plans.cluster_watch import ClusterWatch
 from tessera_rebalancer.plans.events import PlanEvents
 from tessera_rebalancer.plans.executor import PlanExecutor
@@ -35,10 +36,11 @@ class PlanService:
         events: EventRecorder,
         metrics: MetricsRegistry,
         usage: MeasuredCluster,
+        objects: ClusterObjects,
     ) -> None:
         self._environment = environment
         self._settings = settings = environment.settings.plans
-        self.watch = ClusterWatch(environment)
+        self.watch = ClusterWatch(environment, objects)
         self.plans = PlanStore(environment.kube, REBALANCING)
         published = PlanEvents(outbox, events, environment.settings.bus.cluster)
         self.planner = RebalancePlanner(
