@@ -216,7 +216,7 @@ async def test_a_pod_that_came_counts_in_the_price_of_its_card_before_it_was_mea
         assert after.cards[0].holders == 1
 
 
-async def test_a_pod_whose_status_alone_changes_holds_what_it_held() -> None:
+async def test_a_pod_whose_status_alone_changes_has_the_shares_that_it_had() -> None:
     cluster = Cluster()
     a = cluster.bound("a")
     async with rebalancing(cluster) as rebalancer:

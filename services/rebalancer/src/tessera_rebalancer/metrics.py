@@ -48,9 +48,21 @@ class RebalancerMetrics:
 
     def collect_cards(self) -> Iterable[GaugeOfMany]:
         """A sample of each card of the cluster, for each of its figures."""
+        busy, waits = attrgetter("busy_percent"), attrgetter("contended_percent")
+        cores, memory = attrgetter("idle_cores_percent"), attrgetter("idle_memory_bytes")
+        expected = attrgetter("expected_percent")
+        yield self._gauge("card_busy_percent", "GPU time of everybody on it.", busy)
+        yield self._gauge("card_contended_percent", "Time that somebody waited.", waits)
+        yield self._gauge("card_idle_cores_percent", "Cores granted and not used.", cores)
+        yield self._gauge("card_idle_memory_bytes", "Memory granted and not used.", memory)
+        yield self._gauge("card_expected_percent", "GPU time that its pods are to want.", expected)
+        yield self._gauge(
+            "card_price_percent", "What a pod of half a card would cost them.", _price
+        )
+
+    def _gauge(self, name: str, what: str, read: Callable[[CardHint], float | None]) -> GaugeOfMany:
         nodes = tuple(self._publisher.published.values())
-        for name, what, read in _OF_CARDS:
-            yield GaugeOfMany(self._full(name), what, ("node", "card"), _samples(nodes, read))
+        return GaugeOfMany(self._full(name), what, ("node", "card"), _samples(nodes, read))
 
     def _counter(self, name: str, what: str, value: float) -> Metric:
         family = CounterMetricFamily(self._full(name), what)
@@ -70,16 +82,3 @@ def _samples(
 
 def _price(card: CardHint) -> float | None:
     return card.prices[_HALF] if card.prices else None
-
-
-_OF_CARDS: Final[Sequence[tuple[str, str, Callable[[CardHint], float | None]]]] = (
-    ("card_busy_percent", "GPU time of everybody on it.", attrgetter("busy_percent")),
-    ("card_contended_percent", "Time that somebody waited.", attrgetter("contended_percent")),
-    ("card_idle_cores_percent", "Cores granted and not used.", attrgetter("idle_cores_percent")),
-    ("card_idle_memory_bytes", "Memory granted and not used.", attrgetter("idle_memory_bytes")),
-    (
-        "card_expected_percent", "GPU time that its pods are to want.",
-        attrgetter("expected_percent"),
-    ),
-    ("card_price_percent", "What a pod of half a card would cost them.", _price),
-)  # fmt: skip
