@@ -56,6 +56,7 @@ MAY: Final = {
         *accesses("create", "/configmaps", NAMESPACE),
         *accesses("get update", "/configmaps", NAMESPACE, "tessera-grant-keys"),
         *accesses("get update", "/configmaps", NAMESPACE, "tessera-packing-history"),
+        *accesses("get update", "/configmaps", NAMESPACE, "tessera-queue-history"),
         *accesses("create", "coordination.k8s.io/leases", NAMESPACE),
         *accesses("get update", "coordination.k8s.io/leases", NAMESPACE, "tessera-scheduler"),
         *accesses("create list watch", "coordination.k8s.io/leases", LEASES),

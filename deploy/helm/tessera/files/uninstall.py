@@ -35,6 +35,7 @@ WRITTEN = (
     f"/api/v1/{HOME}/secrets/tessera-webhook-certificate",
     f"/api/v1/{HOME}/configmaps/tessera-grant-keys",
     f"/api/v1/{HOME}/configmaps/tessera-packing-history",
+    f"/api/v1/{HOME}/configmaps/tessera-queue-history",
 )
 """What the scheduler made for itself."""
 LET_GO = {"name": "TESSERA_INVENTORY_ADVERTISE", "value": "false"}

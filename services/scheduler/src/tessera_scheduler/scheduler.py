@@ -87,6 +87,7 @@ from tessera_scheduler.extender.requeue import PendingPodRequeuer
 from tessera_scheduler.gang_plans.dissolver import open_gang_dissolver
 from tessera_scheduler.gang_status.statuses import open_gang_statuses
 from tessera_scheduler.gangs.gates import GateOpener, LeftGates
+from tessera_scheduler.gangs.queue_history import QueueHistoryStore
 from tessera_scheduler.gangs.scheduling import open_gangs
 from tessera_scheduler.leadership.fence import FencingCheck
 from tessera_scheduler.leadership.leader import Leadership
@@ -286,6 +287,18 @@ class Scheduler:
         broken = () if self.gangs is None else (self.gangs.finish_broken,)
         return (*promised, *broken)
 
+    @property
+    def _queue_history(self) -> QueueHistoryStore | None:
+        """What stores it; None where the past does not count."""
+        history = None if self.gangs is None else self.gangs.history
+        if history is None:
+            return None
+        environment = self._environment
+        return QueueHistoryStore(
+            environment.kube, environment.settings.namespace, history, self.leadership,
+            self.monotonic_clock,
+        )  # fmt: skip
+
     @cached_property
     def _gates(self) -> GateOpener:
         environment = self._environment
@@ -399,7 +412,7 @@ class Scheduler:
             dissolver = open_gang_dissolver(
                 environment, self.gangs, self.leadership, self._plan_events
             )
-            for part in (self.gangs, self.gang_statuses, dissolver):
+            for part in (self.gangs, self.gang_statuses, dissolver, self._queue_history):
                 if part is not None:
                     group.create_task(part.run(), name=type(part).__name__)
             if self.preemption is not None and self.preemption.evicts:

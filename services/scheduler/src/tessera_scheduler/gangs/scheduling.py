@@ -87,12 +87,13 @@ class GangScheduling:
     ) -> None:
         """`nodes` are those of `places`."""
         self.registry = GangRegistry(places.requests_cards, places.bar)
+        self.history = settings.history
         self.queues = SchedulingQueues(
             self.registry,
             ledger,
             places.requested,
             ClusterTotals(ledger, nodes.all, clock),
-            settings.history,
+            self.history,
         )
         self.head = None if not settings.reserves else LineHead(
             ledger, places.later, nodes.lifetimes, format_time, settings.starve_s
