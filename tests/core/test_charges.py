@@ -88,3 +88,10 @@ def test_what_is_exclusive_or_best_effort_is_not_equal_to_what_is_not() -> None:
     assert charge_of(replace(share, exclusive=True)).exclusive == 1
     assert charge_of(replace(share, best_effort=True)).best_effort == 1
     assert charge_of(share) == Charge(200, 0, 1, 0, 200)
+
+
+@pytest.mark.parametrize("role", [APP, INIT, SIDECAR])
+@pytest.mark.parametrize("init_over", [True, False])
+def test_a_pod_of_one_share_is_charged_as_any_other(role: Role, *, init_over: bool) -> None:
+    one = shares((role, 500, 10))
+    assert charges(tuple(one), init_over=init_over) == charges(one, init_over=init_over)

@@ -7,6 +7,7 @@ The ledger alone writes here. What is held of a card stays held while its node i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
@@ -14,6 +15,8 @@ from tessera_core.ledger.change_log import ChangeLog
 from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.ledger.entry_checks import relink_renamed_cards, uses
 from tessera_core.quota.accounting import QuotaAccounting
+
+_NOTHING: Final = Charge()
 
 
 class LedgerHoldings:
@@ -80,9 +83,11 @@ class LedgerHoldings:
         node = entry.grant.node
         held = self._held.setdefault(node, {})
         for card, charge in entry.charges.items():
-            held[card] = held.get(card, Charge()).plus(charge if sign > 0 else charge.negative())
-            if not held[card].slots:
-                del held[card]
+            now = held.get(card, _NOTHING).plus(charge if sign > 0 else charge.negative())
+            if now.slots:
+                held[card] = now
+            else:
+                held.pop(card, None)
             self._fleet.charge(node, card, charge, sign)
         if not held:
             del self._held[node]
