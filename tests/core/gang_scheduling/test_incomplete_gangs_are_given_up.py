@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tessera_core.gang_scheduling.incomplete_gangs import (
     AGAIN_S,
@@ -176,6 +177,29 @@ def test_a_scheduler_that_takes_over_gives_up_only_what_began_a_moment_ago(*, la
     assert [type(step) for step in found] == ([Propose] if lately else [])
     # a plan that there is goes on all the same
     assert steps(cluster, plan(cluster, created=WALL - AFTER_S), lately=False) == [Begin("p")]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": "Unknown", "conditions": [{"type": "Scheduled", "status": "True"}]},
+        {"phase": "Running"},
+    ],
+)
+def test_a_scheduler_that_takes_over_leaves_a_gang_alone_that_has_started(
+    status: dict[str, Any],
+) -> None:
+    """It lost a member just after its start: the pods alone do not show that."""
+    cluster = incomplete(replace(GROUP, started=a_group("g", status=status).started))
+    cluster.start_scheduler()
+    cluster.run()
+    assert cluster.phase(GROUP) is GangPhase.BROKEN
+    assert steps(cluster, lately=True) == []
+
+
+def test_what_this_scheduler_saw_fail_counts_more_than_an_object_that_started_before() -> None:
+    cluster = incomplete(replace(GROUP, started=True))
+    assert [type(step) for step in steps(cluster)] == [Propose]
 
 
 def test_switched_off_everything_stays_as_it_is() -> None:

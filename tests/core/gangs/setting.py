@@ -59,10 +59,12 @@ def a_group(
     origin: GangOrigin = GangOrigin.VOLCANO,
     *,
     annotations: Mapping[str, str] | None = None,
+    status: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> Gang:
     """The gang of a PodGroup, its spec in the object's own words. Raises BadPodGroup."""
-    raw = {"metadata": {"name": name, "annotations": dict(annotations or {})}, "spec": spec}
+    meta = {"name": name, "annotations": dict(annotations or {})}
+    raw = {"metadata": meta, "spec": spec, "status": status}
     return gang_of(origin, msgspec.convert(raw, PodGroup))
 
 

@@ -60,7 +60,7 @@ async def test_a_plan_for_a_pod_is_followed_from_proposal_to_end() -> None:
             assert event.cost == plan["spec"]["cost"] > 0
         proposed, _, done = published(cluster)
         assert proposed.message == plan["spec"]["reason"]
-        assert done.message == "1 pods have left for default/high"
+        assert done.message == "1 pod has left for default/high"
         message = cluster.bus.said("tessera.v1.*.plan.>")[0]
         assert message.envelope.type == "dev.tessera.plan.proposed"
         assert message.envelope.source.startswith("/tessera/scheduler/")

@@ -130,12 +130,15 @@ class GangDissolving:
         self, known: KnownBundle, pods: list[Pod], plans: list[DissolvePlan]
     ) -> bool:
         """Whether the gang has certainly not started before: this scheduler saw how its start
-        failed, a plan says so, or no pod of it has run for long."""
+        failed, a plan says so, or no pod of it has run for long and no object says that it has."""
         if known.attempt.started:
             return False
         uids = {pod.metadata.uid for pod in pods}
         failed = any(plan.phase is PlanPhase.FAILED and uids <= plan.pods for plan in plans)
-        return known.attempt.incomplete or failed or all(map(self._started_lately, pods))
+        if known.attempt.incomplete or failed:
+            return True
+        said = any(members.gang.started for members in known.bundle.gangs)
+        return not said and all(map(self._started_lately, pods))
 
 
 def _withdrawn(plans: Iterable[DissolvePlan], why: str) -> Iterator[Withdraw]:

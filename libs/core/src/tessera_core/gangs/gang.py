@@ -82,6 +82,8 @@ class Gang(Struct, frozen=True, kw_only=True):
     domain: TopologyDomain | None = None
     created: str = ""
     """RFC 3339; empty = not known."""
+    started: bool = False
+    """Whether its object says that it has started once."""
     source: str = ""
     """The field that sets the minimum, as messages print it: `PodGroup team/a: spec.minMember`."""
     problem: str = ""

@@ -37,6 +37,8 @@ COSCHEDULING_PATIENCE_S: Final = 60.0
 _PREEMPTABLE: Final = "volcano.sh/preemptable"
 _SLA_WAITING: Final = "volcano.sh/sla-waiting-time"
 _VOLCANO_QUEUE: Final = "default"
+_SCHEDULED: Final = "Scheduled"
+_STARTED: Final = (_SCHEDULED, "Running", "Finished")
 
 
 class GangPolicy(Struct, frozen=True, rename="camel"):
@@ -87,11 +89,35 @@ class PodGroupSpec(Struct, frozen=True, rename="camel"):
     scheduling_constraints: SchedulingConstraints = SchedulingConstraints()
 
 
+class PodGroupCondition(Struct, frozen=True):
+    """One condition."""
+
+    type: str = ""
+    status: str = ""
+
+
+class PodGroupStatus(Struct, frozen=True):
+    """What of a PodGroup's status is read: whether enough pods have ever had a node."""
+
+    phase: str = ""
+    conditions: tuple[PodGroupCondition, ...] | None = None
+
+
 class PodGroup(Struct, frozen=True):
     """A PodGroup of any API."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus | None = None
+
+    @property
+    def has_started(self) -> bool:
+        """Whether its status says that as many pods as its minimum had a node once. Volcano's
+        condition stays when members are lost; phases are those of Koordinator and of the
+        coscheduling plugin."""
+        status = self.status or PodGroupStatus()
+        said = PodGroupCondition(type=_SCHEDULED, status="True")
+        return said in (status.conditions or ()) or status.phase in _STARTED
 
 
 class BadPodGroup(ValueError):
@@ -113,6 +139,7 @@ def gang_of(origin: GangOrigin, group: PodGroup) -> Gang:
         origin=origin, namespace=meta.namespace or "default", name=meta.name,
         min=group.spec.min_member, created=meta.creation_timestamp or "",
         priority=group.spec.priority, priority_class=group.spec.priority_class_name,
+        started=group.has_started,
         source=f"PodGroup {meta.namespace or 'default'}/{meta.name}: spec.minMember",
     )  # fmt: skip
     gang = _READ[origin](gang, group)

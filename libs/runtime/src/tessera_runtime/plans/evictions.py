@@ -9,6 +9,7 @@ import msgspec
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.binding import PodKey
+from tessera_schema.plans import PlanSpec
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -27,3 +28,9 @@ async def create_eviction(kube: Kube, pod: PodKey, *, dry_run: bool = False) -> 
     query = {"dryRun": "All"} if dry_run else {}
     path = paths.pod(pod.namespace, pod.name, "eviction")
     await kube.call(Verb.POST, path, query=query, body=_encode(body))
+
+
+def pods_left(spec: PlanSpec) -> str:
+    """That all pods of a plan have left, in words."""
+    count = len(spec.steps)
+    return "1 pod has left" if count == 1 else f"{count} pods have left"

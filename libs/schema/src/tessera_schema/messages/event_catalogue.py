@@ -285,7 +285,7 @@ CATALOGUE: Final = (
         when="When that is so.",
         example=PlanDone(
             plan="preempt-6be21d40c7", kind=PlanKind.PREEMPT, pods=(_MOVED,), cost=7080,
-            for_gang="volcano/team-b/train", message="1 pods have left for gang team-b/train",
+            for_gang="volcano/team-b/train", message="1 pod has left for gang team-b/train",
         ),
     ),
     EventType(

@@ -27,6 +27,7 @@ from tessera_runtime.errors import ApiRefused, Transient
 from tessera_runtime.kube import timestamps
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
+from tessera_runtime.plans.evictions import pods_left
 from tessera_runtime.plans.plan_store import PlanGone, PlanObject, PlanStore
 from tessera_runtime.plans.room_reservation import RoomReservation, RoomState
 from tessera_schema.plans import PlanKind, PlanPhase, PlanStatus, PlanStep
@@ -147,7 +148,7 @@ class PlanExecutor:
                 await self._enter(plan, Broken(), text)
                 return
             plan = await self._with_steps(plan, steps_done=number + 1)
-        await self._enter(plan, Finished(), f"{len(steps)} pods have left {steps[0].pod.node}")
+        await self._enter(plan, Finished(), f"{pods_left(plan.spec)} {steps[0].pod.node}")
 
     async def _end_unneeded(self, plan: PlanObject, room: RoomState) -> None:
         """End a plan whose waiting pod does not need the room any more."""

@@ -25,7 +25,7 @@ from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, Tessera
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.events import of_pod
 from tessera_runtime.kube.timestamps import format_time, parse_time
-from tessera_runtime.plans.evictions import create_eviction
+from tessera_runtime.plans.evictions import create_eviction, pods_left
 from tessera_runtime.plans.plan_store import PlanGone, PlanObject, PlanStore
 from tessera_scheduler.environment import SchedulerEnvironment
 from tessera_scheduler.events import SchedulerPlanEvents
@@ -150,7 +150,7 @@ class GangDissolver:
             known.attempt.dissolving = known.attempt.phase is GangPhase.BROKEN
         left = [step.pod for step in plan.spec.steps if self._is_there(step.pod)]
         if not left:
-            await self._end(plan, Finished(), f"{len(plan.spec.steps)} pods have left")
+            await self._end(plan, Finished(), pods_left(plan.spec))
             return
         refused = [why for pod in left if (why := await self._evicted(plan, pod))]
         started = parse_time(plan.status.started) or self._clock.time()

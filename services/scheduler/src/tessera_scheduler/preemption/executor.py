@@ -23,7 +23,7 @@ from tessera_runtime.errors import ApiBusy, ApiConflict, ApiNotFound, ApiRefused
 from tessera_runtime.kube import timestamps
 from tessera_runtime.kube.binding import PodKey, read_back
 from tessera_runtime.kube.events import of_pod
-from tessera_runtime.plans.evictions import create_eviction
+from tessera_runtime.plans.evictions import create_eviction, pods_left
 from tessera_runtime.plans.plan_store import PlanObject, PlanStore
 from tessera_scheduler.preemption.environment import PreemptionEnvironment
 from tessera_scheduler.preemption.pending_gangs import why_over
@@ -97,7 +97,7 @@ class PreemptionExecutor:
             text = f"{left[0].pod.namespace}/{left[0].pod.name} was evicted and does not end"
             await self._end(plan, Broken(), text)
         else:
-            text = f"{len(plan.spec.steps)} pods have left for {named(plan.spec)}"
+            text = f"{pods_left(plan.spec)} for {named(plan.spec)}"
             await self._end(plan, Finished(), text)
 
     async def _over(self, plan: PlanObject) -> str:
