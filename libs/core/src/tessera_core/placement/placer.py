@@ -44,7 +44,7 @@ from tessera_core.placement.units import PlacementUnit, units
 from tessera_core.quota.allowance import Allowance
 from tessera_schema.grants import Share
 from tessera_schema.reasons import Reason
-from tessera_schema.requests import PodRequest, Request
+from tessera_schema.requests import ContainerRequest, PodRequest, Request
 
 
 class Placer:
@@ -54,7 +54,7 @@ class Placer:
     such as a snapshot on trial, takes a placer without screens.
     """
 
-    __slots__ = ("fleet", "packer", "screens")
+    __slots__ = ("_last", "fleet", "packer", "screens")
 
     def __init__(
         self, fleet: Fleet, screens: ScreenCache | None = None, packer: Packer | None = None
@@ -64,6 +64,9 @@ class Placer:
         self.fleet = fleet
         self.screens = screens
         self.packer = packer
+        self._last: tuple[Sequence[ContainerRequest], tuple[PlacementUnit, ...]] = ((), ())
+        """Containers that asked last, and their units: equal pods come one after another and share
+        their containers (`tessera_core.admission.cache`)."""
 
     def place(
         self,
@@ -75,7 +78,7 @@ class Placer:
         """The best node for the pod. `candidates` are the rows that may be used; None = all.
         `attempt`, 1 for the pod's first, bounds the work by `MOST_TAKES`; None = every node is
         tried."""
-        fleet, asked = self.fleet, units(pod)
+        fleet, asked = self.fleet, self._units(pod)
         wanted = asked if self.packer is None else self.packer.units(pod.uid, asked)
         left, room = self.screened(wanted, allowance, candidates)
         rows = left.nonzero()[0]
@@ -205,6 +208,13 @@ class Placer:
         """The pod's units with policies that respond to pressure
         (`tessera_core.placement.scoring.pressure`)."""
         return pressure.pressure_sensitive_units(self.fleet, self.packer, pod, wanted)
+
+    def _units(self, pod: PodRequest) -> tuple[PlacementUnit, ...]:
+        containers, found = self._last
+        if containers is not pod.containers:
+            found = units(pod)
+            self._last = pod.containers, found
+        return found
 
     def _next_best(
         self,

@@ -365,7 +365,7 @@ class Filter:
         generation, at = self._waiting_at
         if generation != self._ledger.generation or at is not offer:
             self._waiting, self._waiting_at = {}, (self._ledger.generation, offer)
-        return self._waiting.get(shape)
+        return self._waiting.get(shape) if self._waiting else None  # a shape is long to hash
 
     def _failed(
         self, waiting: Unschedulable, offer: CandidateNodes, request: PodRequest

@@ -44,8 +44,9 @@ class PlacementOrders:
         own = notes.get(ORDER_KEY, "")
         if own:
             return own
-        if any(notes.get(key, "").strip() for key in POLICIES):
-            return DIALECT
+        for key in POLICIES:
+            if notes.get(key, "").strip():
+                return DIALECT
         ordered = self._registry.ordered
         if ordered and not ordered.isdisjoint(claims_on(self._registry, pod)):
             return DIALECT
