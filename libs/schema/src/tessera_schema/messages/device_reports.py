@@ -1,7 +1,8 @@
 """What agents report: the state of cards, and what the hook measured.
 
 Messages are not the truth: the durable inventory is the node's annotation, limits are in the limits
-files.
+files. What containers and cards use is written without fields that have their defaults: a digest of
+a node of 8 cards and 10 pods has 5 KB, not 8.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class DeviceState(Struct, frozen=True, kw_only=True):
     None = the agent does not say."""
 
 
-class CardUse(Struct, frozen=True, kw_only=True, gc=False):
+class CardUse(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """One container's use of one card. Measured by the hook unless `measured_by` says otherwise."""
 
     card: str
@@ -113,7 +114,7 @@ class CardUse(Struct, frozen=True, kw_only=True, gc=False):
     measured_by: str = "hook"
 
 
-class ContainerUse(Struct, frozen=True, kw_only=True, gc=False):
+class ContainerUse(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """What one container that holds shares uses."""
 
     namespace: str
@@ -127,7 +128,7 @@ class ContainerUse(Struct, frozen=True, kw_only=True, gc=False):
     """Why not, a word each."""
 
 
-class CardLoad(Struct, frozen=True, kw_only=True, gc=False):
+class CardLoad(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """A card as a whole, as its driver sees it."""
 
     card: str

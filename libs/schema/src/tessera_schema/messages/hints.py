@@ -18,7 +18,7 @@ PRICED_PERCENTS: Final = (12, 25, 50, 75, 100)
 Price = Annotated[int, Meta(ge=0, le=100)]
 
 
-class CardHint(Struct, frozen=True, kw_only=True, gc=False):
+class CardHint(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """One card, smoothed over minutes."""
 
     card: str
