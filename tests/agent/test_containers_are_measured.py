@@ -90,6 +90,25 @@ def test_a_sample_has_every_container_and_card(tmp_path: Path) -> None:
     ]
 
 
+def test_whose_a_process_is_is_read_when_it_comes_and_now_and_then(tmp_path: Path) -> None:
+    owners = {7: "id-a"}
+    sampler = Sampler("n", "nvidia", UsageSettings(), Owned(owners), Mounted())
+    watched = {ContainerKey(name, "c"): a_container(tmp_path, name) for name in ("a", "b")}
+    busy = read(ProcessReading(pid=7, memory_bytes=5))
+
+    def memory_at(seconds: float, found: Readings = busy) -> list[int]:
+        usage = sampler.sample(watched, (CARD,), found, at(seconds))
+        return [use.cards[0].memory_bytes for use in usage.containers]
+
+    assert memory_at(0) == [5, 0]
+    owners[7] = "id-b"  # its number, of another process now
+    assert memory_at(2) == [5, 0]
+    assert memory_at(31) == [0, 5]
+    owners[7] = "id-a"
+    memory_at(33, read())
+    assert memory_at(35) == [5, 0]
+
+
 def test_limits_are_published_as_they_are_now(tmp_path: Path) -> None:
     one = a_container(tmp_path, "a")
     assert one.files is not None

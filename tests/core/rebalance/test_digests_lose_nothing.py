@@ -249,6 +249,15 @@ def test_a_digest_has_the_launches_and_the_peaks_of_all_its_measurements() -> No
     assert 8 < use.kernel_p99_us < 16.4
 
 
+def test_a_container_that_does_the_same_all_the_time_is_as_in_one_measurement() -> None:
+    [one] = folded([quiet(2, memory_bytes=7, throttled_percent=150)]).containers
+    [three] = folded(
+        [quiet(at, memory_bytes=7, throttled_percent=150) for at in (2, 4, 6)]
+    ).containers  # fmt: skip
+    assert one == three
+    assert (one.cards[0].memory_mean_bytes, one.cards[0].throttled_percent) == (7, 100)
+
+
 FORMER = (
     b'{"node":"n0","vendor":"acme","at":1795000002.0,"interval_s":2.0,"containers":[{"namespace":'
     b'"default","pod":"a","uid":"uid-a","container":"c","cards":[{"card":"GPU-0","memory_bytes":5,'

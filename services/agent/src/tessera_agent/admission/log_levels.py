@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 from msgspec.structs import replace
 
 from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
+from tessera_agent.containers.hook_files import ContainerFiles
 from tessera_agent.devices.node_settings import NodeCardSettings
 from tessera_core.hook.limits_file import HookLimits
 from tessera_runtime import logs
@@ -35,14 +36,15 @@ class LogLevelReconciler:
         """Compare once."""
         of_node = self._settings.log_level
         for held in self._holdings:
-            if held.stage is ContainerStage.RUNNING and held.files is not None:
-                await self._change(held, held.log_level or of_node)
+            files, wanted = held.files, held.log_level or of_node
+            if (
+                held.stage is ContainerStage.RUNNING
+                and files is not None
+                and files.limits.log_level != wanted
+            ):
+                await self._change(held, files, wanted)
 
-    async def _change(self, held: Holding, wanted: int) -> None:
-        files = held.files
-        if files is None or files.limits.log_level == wanted:
-            return
-
+    async def _change(self, held: Holding, files: ContainerFiles, wanted: int) -> None:
         def changed(limits: HookLimits) -> HookLimits:
             return replace(limits, log_level=wanted)
 

@@ -102,6 +102,8 @@ class LimitsReconciler:
         self._clock = clock
         self._since: dict[tuple[ContainerKey, str], float] = {}
         """Container and card -> since when its memory is above what was granted."""
+        self._in_line: dict[tuple[ContainerKey, str], tuple[object, ...]] = {}
+        """Container and card -> by what its limits were in line when they were compared last."""
 
     async def run(self) -> NoReturn:
         """Compare whenever something may have changed, for ever."""
@@ -118,6 +120,7 @@ class LimitsReconciler:
         keys = {h.key for h in running}
         self._grants.forget_others({key.uid for key in keys})
         self._since = {each: at for each, at in self._since.items() if each[0] in keys}
+        self._in_line = {each: by for each, by in self._in_line.items() if each[0] in keys}
         for held in running:
             await self._grants.update(held)
         for held in running:
@@ -139,20 +142,26 @@ class LimitsReconciler:
     ) -> bool:
         """Change the limits on one card; whether they differed."""
         held = self._holdings.get(key)
-        if held is None or held.files is None or not self._reserve(held, share):
+        if held is None or held.files is None:
             return False
         limit = next((c for c in held.files.limits.cards if c.uuid == share.card), None)
-        if limit is None:
+        off = share.card in self._unlimited(held)
+        compared = (held, share, percent, off, limit and _without_loan(limit))
+        if self._in_line.get((key, share.card)) == compared:
+            return False
+        if limit is None or not self._reserve(held, share):
             return False
         wanted = WantedLimits(
             share=share,
             used_bytes=await self._used(held, limit, share, now),
-            off=share.card in self._unlimited(held),
+            off=off,
             lowered=share.card in held.lowered,
             percent=percent,
         )
         if wanted.on(limit) == limit:
             self._release(held, share)
+            if not wanted.used_bytes and (key, share.card) not in self._since:
+                self._in_line[key, share.card] = compared
             return False
         try:
             await asyncio.to_thread(held.files.change_card, share.card, wanted.on)
@@ -221,6 +230,13 @@ class LimitsReconciler:
 
 def _with(held: Holding, share: Share) -> tuple[Share, ...]:
     return tuple(share if s.card == share.card else s for s in held.shares)
+
+
+def _without_loan(limit: CardLimit) -> tuple[object, ...]:
+    """What of it follows from the grant."""
+    return (
+        limit.memory_bytes, limit.resident_bytes, limit.flags, limit.cores_permille, limit.mode
+    )  # fmt: skip
 
 
 def _with_cores(limit: CardLimit, permille: int, *, off: bool) -> CardLimit:

@@ -34,6 +34,11 @@ MOST_ORIGINS: Final = 1024
 """Limits files of which it is remembered where they lie."""
 _OWN_S: Final = 1.0
 """Seconds for which the agent's own mounts are taken to be as they were."""
+_INSIDE_S: Final = 30.0
+"""Seconds for which a process is taken to be inside its container, or not: its cgroup takes longer
+to read than its mounts."""
+_MOST_INSIDE: Final = 4096
+"""Processes of which that is remembered."""
 _DIGEST: Final = 16
 _READ_ONLY: Final = (limits_file.PATH, HOOK_LIBRARY, PRELOAD)
 
@@ -58,6 +63,7 @@ class ProcMounts:
         self._own_until = float("-inf")
         self._origin_of = _origins("")
         self._known = Cache[bool](MOST_KNOWN)
+        self._inside: dict[tuple[str, int], tuple[bool, float]] = {}
 
     def are_changed(self, container_id: str, limits: Path, pids: Iterable[int]) -> bool:
         """See `MountChecker`. Processes outside the container's cgroup (a demo's) have no mounts of
@@ -66,12 +72,23 @@ class ProcMounts:
         origin = self._origin(limits)
         seen: dict[str, bool] = {}
         for pid in self._pids_of_this_check(sorted(set(pids) - {0})):
-            if not container_id or container_of(self._text(pid, "cgroup")) != container_id:
+            if not self._is_inside(container_id, pid):
                 continue
             text = self._text(pid, "mountinfo")
             if text and text not in seen:
                 seen[text] = len(text) >= MOST_MOUNTINFO_BYTES or self._is_changed(text, origin)
         return any(seen.values())
+
+    def _is_inside(self, container_id: str, pid: int) -> bool:
+        now = monotonic()
+        inside, until = self._inside.get((container_id, pid), (False, now))
+        if now < until:
+            return inside
+        if len(self._inside) >= _MOST_INSIDE:
+            self._inside.clear()
+        inside = bool(container_id) and container_of(self._text(pid, "cgroup")) == container_id
+        self._inside[container_id, pid] = inside, now + _INSIDE_S
+        return inside
 
     def _pids_of_this_check(self, pids: Sequence[int]) -> Sequence[int]:
         if len(pids) <= MOST_PROCESSES:

@@ -61,6 +61,8 @@ class ExtendedResources:
         self._node = paths.node(node)
         self._read: Node | None = None
         self._known: Node | None = None
+        self._in_line: tuple[object, ...] = ()
+        """By what the node was in line when it was compared last."""
         self._zeros: set[str] = set()
         self._due = float("-inf")
         self._retry_s = 0.0
@@ -78,6 +80,13 @@ class ExtendedResources:
             self._read = self._known = node
         if self._known is None or loop.time() < self._due:
             return
+        compared = (
+            node, self._known, self._devices.latest.cards, bool(len(self._holdings)),
+            self._devices.left_to_others,
+        )  # fmt: skip
+        if compared == self._in_line:
+            return
+        self._in_line = ()
         recorded = self._inventory.advertised
         wanted = self._wanted(recorded)
         if wanted is None:
@@ -90,6 +99,7 @@ class ExtendedResources:
         else:
             there = self._known.status.capacity
             self._inventory.advertise({n: a for n, a in wanted.items() if _is(there.get(n), a)})
+            self._in_line = compared
 
     def _wanted(self, recorded: Amounts) -> Amounts | None:
         """Name -> amount; None = leave it as it is, as the cards are not known at the moment.

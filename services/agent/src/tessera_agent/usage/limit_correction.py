@@ -13,14 +13,13 @@ import sys
 import threading
 from collections.abc import Mapping
 from functools import partial
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn, Protocol
 
 from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
 from tessera_agent.devices.monitor import DeviceMonitor
 from tessera_agent.usage.busy_time import GpuBusyCounters
 from tessera_agent.usage.process_owners import Owners
-from tessera_agent.usage.sampler import MeasuredContainer, measured_container
 from tessera_agent.usage.usage_counters import OpenUsageFiles
 from tessera_core.dialect_kit.readings import CardReading, Readings
 from tessera_core.hook.limits_file import CardLimit
@@ -33,6 +32,20 @@ from tessera_runtime.clock import Clock
 _log: Final = logs.named("tessera.agent.correcting")
 _RAW: Final = slice(CARD.offsets["raw_ns"], CARD.offsets["raw_ns"] + CARD.field_size("raw_ns"))
 _MOST: Final = (1 << 63) - 1
+
+
+class HookedContainer(Protocol):
+    """A running container, as its holding or a measurement has it."""
+
+    @property
+    def id(self) -> str:
+        """As the runtime knows it."""
+        ...
+
+    @property
+    def files(self) -> ContainerFiles | None:
+        """None where the vendor's own tools limit it."""
+        ...
 
 
 class _Part(NamedTuple):
@@ -64,7 +77,7 @@ class LimitCorrections:
         """Measurements that could not be written; they are written with the next."""
 
     def write(
-        self, watched: Mapping[ContainerKey, MeasuredContainer], read: Readings, *, everyone: bool
+        self, watched: Mapping[ContainerKey, HookedContainer], read: Readings, *, everyone: bool
     ) -> None:
         """Take one answer of the driver, and write what is owed to the hooks of containers whose
         cores are limited, or of `everyone`. Answers must come in their order. Blocks for the
@@ -73,7 +86,7 @@ class LimitCorrections:
             self._write(watched, read, everyone=everyone)
 
     def _write(
-        self, watched: Mapping[ContainerKey, MeasuredContainer], read: Readings, *, everyone: bool
+        self, watched: Mapping[ContainerKey, HookedContainer], read: Readings, *, everyone: bool
     ) -> None:
         pids = {process.pid for card in read.cards for process in card.processes}
         self._whose = {p: self._whose.get(p) or self._owners.container_of(p) for p in pids}
@@ -170,18 +183,16 @@ class CorrectionLoop:
         """Write what the driver's last answer says of the containers."""
         now, read = asyncio.get_running_loop().time(), self._devices.readings
         hooked = {
-            h.key: measured_container(h)
+            h.key: h
             for h in self._holdings
             if h.stage is ContainerStage.RUNNING and h.files is not None
         }
-        limited = {
-            uuid_key(limit.uuid)
-            for one in hooked.values()
-            for limit in one.held.limits.cards
-            if is_limited(limit)
-        }
         timed = {uuid_key(card.id) for card in read.cards if card.sampled_us}
-        self._devices.closely = bool(limited & timed)
+        self._devices.closely = any(
+            is_limited(limit) and uuid_key(limit.uuid) in timed
+            for one in hooked.values() if one.files is not None
+            for limit in one.files.limits.cards
+        )  # fmt: skip
         everyone = now >= self._everyone_at
         if not hooked or not timed or not (everyone or self._devices.closely):
             return

@@ -36,6 +36,8 @@ from tessera_schema.messages.device_reports import CardLoad, ContainerUse, NodeU
 
 _SAMPLES_SEEN: Final = 3
 """Samples for which it counts that the driver saw a container work."""
+_OWNER_S: Final = 30.0
+"""Seconds after which the owner of each process is read again: its number may be reused."""
 _RECENT_HOURS: Final = 2
 """The running one, which may just have begun, and the one before."""
 
@@ -85,6 +87,9 @@ class Sampler:
         self.owners = owners
         self.evidence = DriverEvidence(settings.interval_s * _SAMPLES_SEEN)
         self._busy = GpuBusyCounters()
+        self._whose: dict[int, str] = {}
+        """Process -> its container, from one sample to the next: to read it takes long."""
+        self._whose_until = float("-inf")
         self._before: dict[ContainerKey, UsageSample] = {}
         self._at_s: float | None = None
         self.spoilt: Counter[Spoilt] = Counter()
@@ -99,7 +104,7 @@ class Sampler:
     ) -> NodeUsage:
         """What was used since the last sample. Blocks for the files' sake: call it from a thread,
         one call at a time. Never raises."""
-        driven, pids = self._driven(read)
+        driven, pids = self._driven(read, at.at_s)
         timed = {uuid_key(card.id) for card in read.cards if card.sampled_us}
         self.evidence.note(driven, timed, at.at_s)
         interval_s = at.at_s - self._at_s if self._at_s is not None else 0.0
@@ -155,16 +160,20 @@ class Sampler:
         return frozenset({Gap.MOUNTS}) if changed else frozenset()
 
     def _driven(
-        self, read: Readings
+        self, read: Readings, at_s: float
     ) -> tuple[dict[str, dict[str, DriverSample]], dict[str, list[int]]]:
         """Container's id -> card's key -> what its processes do there; and which these are."""
         found: dict[str, dict[str, DriverSample]] = {}
         pids: dict[str, list[int]] = {}
+        there = {process.pid for card in read.cards for process in card.processes}
+        if at_s >= self._whose_until:
+            self._whose, self._whose_until = {}, at_s + _OWNER_S
+        self._whose = {p: self._whose.get(p) or self.owners.container_of(p) for p in there}
         for card in read.cards:
             grown = self._busy.since(card)
             for process in card.processes:
                 busy_ns = grown.get(process.pid, 0) if grown is not None else -1
-                owner = self.owners.container_of(process.pid)
+                owner = self._whose[process.pid]
                 if owner:
                     pids.setdefault(owner, []).append(process.pid)
                     known = found.setdefault(owner, {})
