@@ -12,7 +12,6 @@ What changes quicker than that is in the digest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import mul
 from typing import Final
 
 from msgspec.structs import replace
@@ -174,4 +173,4 @@ def _load(loads: Sequence[CardLoad], crowded: float, weights: Sequence[float]) -
 
 
 def _mean(values: Iterable[float], weights: Sequence[float]) -> float:
-    return sum(map(mul, values, weights))
+    return sum([value * weight for value, weight in zip(values, weights, strict=True)])
