@@ -22,6 +22,7 @@ from tessera_core.gang_planner.answers import (
     waits,
     without_group_warning,
 )
+from tessera_core.gang_planner.growth import GangGrowth
 from tessera_core.gang_planner.hindrances import Admissions, Hindrances
 from tessera_core.gangs.catalog import GangCatalog
 from tessera_core.gangs.gang import Gang, GangMember, GangMembers
@@ -75,13 +76,21 @@ class GangPlanner:
         self._hindrances = Hindrances(planner, catalog, queues, nodes)
         for pod in bound:
             self._count(pod)
+        self.growth = GangGrowth(
+            catalog, queues, self._totals, queues.deserved(self._totals, self._waiting())
+        )
+        """Members beyond the minimum of a gang that wait until others have their own."""
+        self._started: dict[str, tuple[GangMembers, dict[str, PlanOutcome], Seats]] = {}
+        """Gang's id -> its members, what they were answered by uid, and who has places together."""
         self.turns = self._turns()
         """The queues whose gangs wait, by kind, the next one first, before anything is planned."""
 
     def plan(self, pod: Pod, now_ns: int) -> Mapping[str, PlanOutcome] | None:
         """The answers, by uid, for all waiting pods that start together with this one; None for a
-        pod that goes alone."""
+        pod that goes alone. Those that wait for their turn (`growth`) are answered by `grow`."""
         uid = pod.metadata.uid
+        if self.growth.holds(uid):
+            return {}
         if uid in self.catalog.refused:
             return {uid: in_no_gang(pod, self.catalog.refused[uid])}
         gang_id = self.catalog.of_pod.get(uid)
@@ -155,14 +164,27 @@ class GangPlanner:
         found = self._hindrances.before_placement(gang, admitted)
         if found is not None:
             return self._none(bundle, admitted, found)
-        everyone = [member for members in bundle for member in members.waiting]
         least = [member for members in bundle for member in minimum_members(members)]
+        held = self.growth.holds_back(bundle, self.outcomes)
+        everyone = least if held else [each for members in bundle for each in members.waiting]
         reserved = self._reserved(bundle, everyone, least, admitted, now_ns)
         if isinstance(reserved, GangNotPlaced):
             if reserved.verdict is Verdict.WAITING:
                 self._keep_short_of_room(bundle, least, admitted)
             return self._none(bundle, admitted, reserved)
-        return self._placed(bundle, admitted, reserved, now_ns)
+        return self._placed(bundle, admitted, reserved, now_ns, held=held)
+
+    def grow(self, pod: Pod, now_ns: int) -> PlanOutcome:
+        """The answer for a member beyond the minimum whose turn it is."""
+        gang_id = self.catalog.of_pod[pod.metadata.uid]
+        members, outcomes, seats = self._started[gang_id]
+        admitted: Admissions = {pod.metadata.uid: self._planner.examine(pod)}
+        outcome = self._alone(members, pod, admitted, outcomes, now_ns)
+        if outcome.verdict is Verdict.PLACED:
+            self._count(pod)
+        outcomes[pod.metadata.uid] = outcome = without_group_warning(outcome)
+        self.outcomes[gang_id] = _outcome_of(members, outcomes, seats)
+        return outcome
 
     def _reserved(
         self,
@@ -224,14 +246,20 @@ class GangPlanner:
         admitted: Admissions,
         seats: Seats,
         now_ns: int,
+        *,
+        held: bool,
     ) -> dict[str, PlanOutcome]:
-        """Those that have places together, then the others one by one."""
+        """Those that have places together, then the others one by one; where they are `held`, these
+        wait for their turn."""
         outcomes: dict[str, PlanOutcome] = {}
         pairs = [(members, member.pod) for members in bundle for member in members.waiting]
         pairs.sort(key=lambda pair: pair[1].metadata.uid not in seats)
         for members, pod in pairs:
             uid = pod.metadata.uid
             seat = seats.get(uid)
+            if seat is None and held:
+                self.growth.hold(pod, bundle)
+                continue
             if seat is None:
                 outcome = self._alone(members, pod, admitted, outcomes, now_ns)
             else:
@@ -240,6 +268,7 @@ class GangPlanner:
                 self._count(pod)
             outcomes[uid] = without_group_warning(outcome)
         for members in bundle:
+            self._started[members.gang.id] = members, dict(outcomes), seats
             self.outcomes[members.gang.id] = _outcome_of(members, outcomes, seats)
         return outcomes
 
@@ -313,7 +342,8 @@ def _outcome_of(
     members: GangMembers, outcomes: Mapping[str, PlanOutcome], seats: Seats
 ) -> GangOutcome:
     waiting = [member.pod.metadata.uid for member in members.waiting]
-    placed = Counter(outcomes[uid].verdict for uid in waiting)[Verdict.PLACED]
+    answered = (outcomes[uid].verdict for uid in waiting if uid in outcomes)
+    placed = Counter(answered)[Verdict.PLACED]
     together = sum(uid in seats for uid in waiting)
     parts = [f"{together} of {len(waiting)} members together"] if together else []
     if placed > together:

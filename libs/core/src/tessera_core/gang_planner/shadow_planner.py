@@ -68,13 +68,28 @@ class ShadowPlanner:
         passes = self._passes(together)
         with self._opened(opened=passes):
             found = self._gangs.plan(pod, now_ns)
-            outcomes = dict(found or {pod.metadata.uid: self._planner.plan(pod, now_ns)})
-            placed = [each.pod for each in outcomes.values() if each.verdict is Verdict.PLACED]
-            self._running += [PodLifetime(each, self._now, lasts_s(each)) for each in placed]
+            alone = {pod.metadata.uid: self._planner.plan(pod, now_ns)} if found is None else {}
+            outcomes = {**(found or {}), **alone}
+            self._runs(*outcomes.values())
         own = outcomes.get(pod.metadata.uid)
         waits = None if own is None or passes else self._waits(own)
         note = "" if waits is None else self._note(waits)
         return outcomes if not note else self._noted(outcomes, note)
+
+    def grow(self, now_ns: int) -> PlanOutcome | None:
+        """The answer for the next member beyond the minimum of its gang, once no other gang waits
+        for its own; None where no such pod waits for its turn."""
+        pod = self._gangs.growth.take_next()
+        if pod is None:
+            return None
+        with self._opened(opened=self._passes([pod])):
+            outcome = self._gangs.grow(pod, now_ns)
+        self._runs(outcome)
+        return outcome
+
+    def _runs(self, *outcomes: PlanOutcome) -> None:
+        placed = [each.pod for each in outcomes if each.verdict is Verdict.PLACED]
+        self._running += [PodLifetime(each, self._now, lasts_s(each)) for each in placed]
 
     def _together(self, pod: Pod) -> list[Pod]:
         gang = self._gangs.catalog.of_pod.get(pod.metadata.uid)

@@ -119,6 +119,7 @@ def place(  # noqa: PLR0913  (keyword-only: each is an option of the command)
     answers = Answers(planner, gangs, shadows, now_ns, why=why, preemptions=preemptions)
     for planned in world.planned:
         answers.add(planned)
+    answers.finish()
     for line in _afterwards(answers, planner, listed):
         notify(line)
     return Plan(
