@@ -24,9 +24,12 @@ def node(
     annotations: Mapping[str, Any] | None = None,
     capacity: Mapping[str, str] | None = None,
     mib: int = 16384,
+    **facts: Any,
 ) -> dict[str, Any]:
-    """A node with registered cards; without cards only what `annotations` and `capacity` say."""
-    register = {REGISTER: json.dumps([card(i, name, mib) for i in range(cards)])} if cards else {}
+    """A node with registered cards, `facts` those of each; without cards only what `annotations`
+    and `capacity` say."""
+    registered = [card(i, name, mib, **facts) for i in range(cards)]
+    register = {REGISTER: json.dumps(registered)} if cards else {}
     amounts = dict(capacity or {})
     return {
         "apiVersion": "v1", "kind": "Node",

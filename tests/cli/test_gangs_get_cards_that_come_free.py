@@ -68,8 +68,8 @@ def test_those_pass_that_end_before_it_starts() -> None:
         "passes that says in activeDeadlineSeconds or tessera.dev/expected-seconds that it ends "
         "before, or has a higher priority"
     )
-    assert plan.shadow is not None
-    assert reserved(plan.shadow) == {
+    (shadow,) = plan.shadows
+    assert reserved(shadow) == {
         "for": "pod default/big",
         "expected_start": "2027-01-15T08:10:00Z",
         "cards": {"n1": [f"GPU-n1-{n}" for n in range(8)]},
@@ -128,8 +128,8 @@ def test_a_gang_passes_only_whole() -> None:
 )  # fmt: skip
 def test_what_a_pod_says_of_its_end(says: dict[str, Any], at: str) -> None:
     plan = planned(node(cards=2), running("r", 0, **says), waiting("big", 2))
-    assert plan.shadow is not None
-    assert reserved(plan.shadow)["expected_start"] == at
+    (shadow,) = plan.shadows
+    assert reserved(shadow)["expected_start"] == at
 
 
 def test_a_job_ends_its_pods() -> None:
@@ -148,7 +148,7 @@ def test_what_is_no_end_says_nothing(said: str) -> None:
         node(cards=2), running("r", 0, annotations={EXPECTED: said}), waiting("big", 2),
         waiting("s", 1),
     )  # fmt: skip
-    assert plan.shadow is None
+    assert plan.shadows == []
     assert answers(plan)["s"][0] == "placed"
 
 
@@ -157,8 +157,65 @@ def test_what_no_end_helps_reserves_nothing_and_the_next_one_does() -> None:
         node(cards=2), running("r", 0, annotations=LONG), waiting("never", 3), waiting("big", 2)
     )
     assert answers(plan)["never"][1].endswith("1 NodeInsufficientDevice")
-    assert plan.shadow is not None
-    assert plan.shadow.of == "pod default/big"
+    (shadow,) = plan.shadows
+    assert shadow.of == "pod default/big"
+
+
+USE = "nvidia.com/use-gputype"
+BOTH = "A100,H100"
+
+
+def of(model: str, made: Any) -> Any:
+    """The pod takes these models alone."""
+    made["metadata"].setdefault("annotations", {})[USE] = model
+    return made
+
+
+def two_models() -> list[Any]:
+    """Four A100, of which two come free after 600 s, and two H100, which come free after 700 s."""
+    return [
+        node(cards=4), node("n2", cards=2, type="NVIDIA-H100"),
+        *(running(f"a{n}", n, annotations=LONG) for n in range(2)),
+        *(running(f"h{n}", n, "n2", annotations={EXPECTED: "1300"}) for n in range(2)),
+    ]  # fmt: skip
+
+
+def reserved_for(plan: Plan) -> dict[str, dict[str, int]]:
+    return {
+        each.of.removeprefix("pod default/"): {node: len(ids) for node, ids in each.cards.items()}
+        for each in plan.shadows
+    }
+
+
+def test_the_first_one_for_each_model_has_cards_reserved() -> None:
+    plan = planned(
+        *two_models(), of("A100", waiting("big-a", 4)), of("A100", waiting("next-a", 4)),
+        of("H100", waiting("big-h", 2)), of("H100", waiting("s", 1)), of("A100", waiting("t", 1)),
+        of("H100", waiting("short", 1, 300)),
+    )  # fmt: skip
+    assert reserved_for(plan) == {"big-a": {"n1": 4}, "big-h": {"n2": 2}}
+    found = answers(plan)
+    assert found["big-h"][1].endswith("; fits in 700 s: 2 cards are reserved for it until then")
+    assert "would delay pod default/big-a" in found["t"][1]
+    assert [found[name][0] for name in ("next-a", "s", "t", "short")] == ["waiting"] * 4
+
+
+def test_one_that_takes_two_models_leaves_the_other_one_to_the_next() -> None:
+    plan = planned(
+        *two_models(), of(BOTH, waiting("any", 4)), of("H100", waiting("big-h", 2)),
+        of(BOTH, waiting("late", 2)),
+    )  # fmt: skip
+    assert reserved_for(plan) == {"any": {"n1": 4}, "big-h": {"n2": 2}}
+
+
+def test_pods_of_a_model_that_nobody_waits_for_are_placed() -> None:
+    plan = planned(
+        node(cards=2), node("n2", cards=2, type="NVIDIA-H100"),
+        running("r", 0, annotations=LONG), of("A100", waiting("big", 2)),
+        of("H100", waiting("h", 2)),
+    )  # fmt: skip
+    assert reserved_for(plan) == {"big": {"n1": 2}}
+    assert answers(plan)["h"][0] == "placed"
 
 
 def test_a_higher_priority_passes() -> None:
@@ -174,9 +231,9 @@ def test_no_more_pods_have_to_end_than_are_needed() -> None:
     ends = {n: {EXPECTED: str(1000 + 100 * n)} for n in range(4)}
     holders = [running(f"r{n}", n, annotations=ends[n]) for n in range(4)]
     plan = planned(node(cards=4), *holders, waiting("big", 3))
-    assert plan.shadow is not None
-    assert plan.shadow.at == NOW + 600
-    assert plan.shadow.cards == {"n1": {"GPU-n1-0", "GPU-n1-1", "GPU-n1-2"}}
+    (shadow,) = plan.shadows
+    assert shadow.at == NOW + 600
+    assert shadow.cards == {"n1": {"GPU-n1-0", "GPU-n1-1", "GPU-n1-2"}}
 
 
 def test_the_command_prints_it(tessera: Tessera, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +244,7 @@ def test_the_command_prints_it(tessera: Tessera, monkeypatch: pytest.MonkeyPatch
     assert "reserved for pod default/big until 20" in ran.out
     assert "2 cards of n1" in ran.out
     answer = json.loads(tessera("place", "-f", "-", "-o", "json", stdin=objects).out)
-    assert answer["reserved"]["for"] == "pod default/big"
+    assert answer["reserved"][0]["for"] == "pod default/big"
     reasons = {each["code"]: each["message"] for each in answer["pods"][1]["reasons"]}
     assert reasons["CardReserved"] == (
         "1/2 CardReserved: reserved for who waits before this pod: GPU-n1-1"

@@ -3,7 +3,7 @@ calls, and one scheduler that may end at any moment."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ from tessera_core.admission.cache import AdmissionCache
 from tessera_core.gang_scheduling.answers import GoesAlone, GoesTo, WaitsForGang
 from tessera_core.gang_scheduling.attempt import GangTimings
 from tessera_core.gang_scheduling.coordinator import GangCoordinator
-from tessera_core.gang_scheduling.line_head import LineHead
+from tessera_core.gang_scheduling.line_shadows import LineShadows
 from tessera_core.gang_scheduling.queues import SchedulingQueues
 from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
 from tessera_core.gangs.gang import Gang, GangMember
@@ -44,6 +44,7 @@ from tests.core.gangs.setting import a_koord_member, a_member
 REGISTRY = load()
 _admissions = AdmissionCache(REGISTRY)
 STEPS = 10_000
+HOSTNAME = "kubernetes.io/hostname"
 
 
 def request_of(pod: Pod) -> PodRequest | None:
@@ -76,8 +77,10 @@ class GangCluster:
         groups: Iterable[Gang] = (),
         queues: Iterable[QueueSpec] = (),
         history: HistoryTerms | None = None,
+        models: Mapping[str, str] | None = None,
     ) -> None:
-        """`cards` of each node."""
+        """`cards` of each node, and the `models` of some."""
+        self.models = models or {}
         self.specs = tuple(queues)
         self.history = history
         self.now = 1000.0
@@ -118,10 +121,11 @@ class GangCluster:
             self.gangs, self.ledger, _requested, self._totals,
             None if self.history is None else QueueHistory(self.history),
         )  # fmt: skip
-        self.head = LineHead(self.ledger, self._later, self._running, lambda at: f"{at:g}")
+        shadows = LineShadows(self.ledger, self._later, self._running, lambda at: f"{at:g}")
+        self.reserved = shadows.reserved
         self.coordinator = GangCoordinator(
             self.gangs, self.ledger, self._room_for, GangTimings(reservation_s=120, barrier_s=60),
-            queues=self.queues, head=self.head,
+            queues=self.queues, shadows=shadows,
         )  # fmt: skip
         for spec in self.specs:
             self.queues.put_queue(spec)
@@ -171,7 +175,7 @@ class GangCluster:
 
     def filters(self) -> KubeSchedulerFilters:
         """Nodes with enough of all but cards."""
-        nodes = [a_node(name) for name in self.cards]
+        nodes = [a_node(name, labels={HOSTNAME: name}) for name in self.cards]
         return KubeSchedulerFilters(nodes, (), REGISTRY.resources)
 
     # -- the cluster
@@ -211,7 +215,10 @@ class GangCluster:
         self.events.append(lambda: self._put_node(node))
 
     def _put_node(self, node: str) -> None:
-        made = [a_card(f"{node}-{i}", i, vendor="nvidia") for i in range(self.cards.get(node, 0))]
+        made = [
+            a_card(f"{node}-{i}", i, vendor="nvidia", model=self.models.get(node, ""))
+            for i in range(self.cards.get(node, 0))
+        ]
         self.ledger.put_node(node, made)
 
     def _show(self, pod: Pod) -> None:
@@ -252,8 +259,7 @@ class GangCluster:
             return ""
         wanted = MemberRequest(pod, request_of(pod))
         search = GangReservation(self.ledger, self.filters(), [wanted])
-        if self.head.lets_pod_pass(pod, self.now):
-            search.open_reserved()
+        search.open_reserved(self.reserved.passes(pod, self.now))
         found = search.advance(STEPS, self.now)
         return found.seats[uid].node if isinstance(found, GangReserved) else ""
 

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_core.gang_scheduling.line_head import STARVE_S
+from tessera_core.gang_scheduling.line_shadows import STARVE_S
 from tessera_core.machines.gang import GangPhase
 from tessera_core.shadows.expected_ends import PodLifetime
 from tessera_core.shadows.overdue_owners import REMEMBERED_S, OverdueOwners
+from tessera_core.slices import at_once
 from tessera_schema.annotation_keys import EXPECTED_KEY
 from tessera_schema.kube import OwnerRef, Pod
 from tessera_testing.builders import a_container, a_pod
@@ -69,7 +70,7 @@ BIG = a_group("big", minMember=4)
 
 def test_it_is_known_when_the_gang_starts(cluster: GangCluster) -> None:
     """GE5"""
-    assert cluster.head.expected_starts() == {BIG.id: 1600.0}
+    assert cluster.reserved.expected_starts() == {BIG.id: 1600.0}
     assert cluster.why(BIG) == (
         "gang default/big waits: 2 of 4 members like default/big2 fit now: none is placed; 4 "
         "cards are reserved for it, it is expected to start at 1600"
@@ -111,10 +112,30 @@ def test_it_starts_when_the_pods_have_ended(cluster: GangCluster) -> None:
     cluster.watch()
     cluster.now += 20
     cluster.step()
-    assert cluster.head.shadow is None
-    assert cluster.ledger.fleet.reserved == {}
+    assert cluster.reserved.all() == ()
+    assert cluster.ledger.fleet.reserved == ()
     names = [f"big{n}" for n in range(4)]
     assert tried(cluster, *names) == set(names)
+
+
+def test_nobody_takes_the_cards_before_the_gang_is_searched_for_again(cluster: GangCluster) -> None:
+    """It has found no room so often that its next search would come 16 s later."""
+    for n in range(6):
+        cluster.now += 20
+        cluster.add_node(f"x{n}", 0)
+        cluster.watch()
+        cluster.step()
+    cluster.now = 1599
+    cluster.add_node("y", 0)
+    cluster.watch()
+    cluster.step()
+    cluster.now = 1601
+    cluster.create(single("s"))
+    cluster.delete("r")
+    cluster.watch()
+    cluster.step()
+    assert cluster.phase(BIG) is GangPhase.RESERVED
+    assert tried(cluster, "s", *(f"big{n}" for n in range(4))) == {f"big{n}" for n in range(4)}
 
 
 def test_it_takes_other_cards_that_come_first(cluster: GangCluster) -> None:
@@ -123,17 +144,17 @@ def test_it_takes_other_cards_that_come_first(cluster: GangCluster) -> None:
     cluster.now += 20
     cluster.step()
     assert cluster.phase(BIG) is GangPhase.RESERVED
-    assert cluster.ledger.fleet.reserved == {}
+    assert cluster.ledger.fleet.reserved == ()
 
 
 def test_a_pod_that_is_late_moves_the_time(cluster: GangCluster) -> None:
     """By as much as it is late, a minute at least."""
     cluster.now = 1600
     cluster.step()
-    assert cluster.head.expected_starts() == {BIG.id: 1660}
+    assert cluster.reserved.expected_starts() == {BIG.id: 1660}
     cluster.now = 1900
     cluster.step()
-    assert cluster.head.expected_starts() == {BIG.id: 2200}
+    assert cluster.reserved.expected_starts() == {BIG.id: 2200}
 
 
 def test_nothing_is_reserved_for_a_gang_that_goes(cluster: GangCluster) -> None:
@@ -143,7 +164,7 @@ def test_nothing_is_reserved_for_a_gang_that_goes(cluster: GangCluster) -> None:
     cluster.now += 1
     before = cluster.requeued
     cluster.step()
-    assert cluster.ledger.fleet.reserved == {}
+    assert cluster.ledger.fleet.reserved == ()
     assert cluster.requeued == before + 1
     created(cluster, single("s"))
     assert tried(cluster, "s") == {"s"}
@@ -163,12 +184,12 @@ def test_nothing_is_reserved_while_no_end_is_known_until_it_has_waited_for_long(
     assert tried(cluster, "s0") == {"s0"}
     cluster.now += 1
     cluster.step()
-    assert cluster.head.expected_starts() == {}
+    assert cluster.reserved.expected_starts() == {}
     assert cluster.why(big).endswith(
         "3 cards are reserved for it, nobody says when the pods on them end"
     )
-    reserved = cluster.ledger.fleet.reserved
-    assert sum(map(len, reserved.values())) == 3
+    (reserved,) = cluster.ledger.fleet.reserved
+    assert sum(map(len, reserved.cards.values())) == 3
     created(cluster, single("s1"), single("s2", 1), single("s3", priority=1))
     for name in ("r1", "r2", "r3", "s0"):
         cluster.delete(name)
@@ -191,7 +212,7 @@ def test_a_gang_that_no_end_helps_reserves_nothing_and_the_next_one_does() -> No
     created(cluster, *gang_of("never", 5), *gang_of("big", 4))
     cluster.now += 2
     cluster.step()
-    assert cluster.head.expected_starts() == {groups[1].id: 1600}
+    assert cluster.reserved.expected_starts() == {groups[1].id: 1600}
 
 
 def test_a_gang_at_the_cap_of_its_queue_reserves_nothing() -> None:
@@ -200,25 +221,30 @@ def test_a_gang_at_the_cap_of_its_queue_reserves_nothing() -> None:
     created(cluster, single("r", 600, cards=2))
     assert tried(cluster, "r") == {"r"}
     created(cluster, *gang_of("big", 4))
-    assert cluster.ledger.fleet.reserved == {}
+    assert cluster.ledger.fleet.reserved == ()
 
 
 def test_a_card_that_goes_is_replaced(cluster: GangCluster) -> None:
     cluster.add_node("n2", 2)
-    created(cluster, single("x", 900, cards=2))
+    cluster.create(single("x", 900, cards=2))
+    cluster.watch()
+    cluster.try_pod("x")
+    cluster.watch()
+    assert cluster.grants["x"].node == "n2"
     cluster.lose_node("n1")
     cluster.watch()
     cluster.add_node("n3", 2)
     cluster.watch()
     cluster.now += 60
     cluster.step()
-    assert set(cluster.ledger.fleet.reserved) <= {"n2", "n3"}
+    (reserved,) = cluster.ledger.fleet.reserved
+    assert set(reserved.cards) == {"n2", "n3"}
 
 
 def test_a_former_leader_reserves_nothing(cluster: GangCluster) -> None:
-    assert cluster.ledger.fleet.reserved != {}
+    assert cluster.ledger.fleet.reserved != ()
     cluster.coordinator.reset("this replica does not lead")
-    assert cluster.ledger.fleet.reserved == {}
+    assert cluster.ledger.fleet.reserved == ()
 
 
 class Traffic:
@@ -277,10 +303,10 @@ def test_what_passes_delays_nobody_where_ends_are_true(
         traffic.come(cards, expected * part, expected)
     tried(cluster, *cluster.waiting())
     created(cluster, *gang_of("big", members))
-    shadow = cluster.head.shadow
-    if shadow is None:
+    if not cluster.reserved.all():
         assert cluster.phase(a_group("big", minMember=members)) is not GangPhase.QUEUED
         return
+    (shadow,) = (each.shadow for each in cluster.reserved.all())
     assert shadow.at is not None
     for cards, expected, part, pause in after:
         traffic.come(cards, expected * part, expected)
@@ -353,8 +379,8 @@ def test_an_owner_that_was_late_passes_by_its_priority_and_is_believed_again_in_
     assert tried(cluster, "high") == {"high"}
     late = OverdueOwners()
     pod = owned(single("x", 10), "job")
-    late.observe([PodLifetime(pod, 0, 100, "job")], 110)
+    at_once(late.observe([PodLifetime(pod, 0, 100, "job")], 110))
     assert not late.any_of([pod], 110)
-    late.observe([PodLifetime(pod, 0, 100, "job")], 111)
+    at_once(late.observe([PodLifetime(pod, 0, 100, "job")], 111))
     assert late.any_of([pod], 111 + REMEMBERED_S - 1)
     assert not late.any_of([pod], 111 + REMEMBERED_S)

@@ -51,7 +51,7 @@ class GangSimulation(Replicas):
     """Nodes with two cards each, PodGroups, plans."""
 
     def __init__(self, chance: Random, *, nodes: int, reserves: bool) -> None:
-        """`reserves`: cards are reserved for the first gang in line."""
+        """`reserves`: cards are reserved for gangs in line."""
         self.chance = chance
         loop = StoppableLoop()
         self.cluster = Cluster(loop, nodes, 2)

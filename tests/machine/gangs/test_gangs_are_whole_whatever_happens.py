@@ -19,7 +19,7 @@ SEEDS = (1, 2, 3, 4, 5)
 
 
 def walk(seed: int, steps: int) -> Counter[str]:
-    """What was seen on the way. In one of four walks cards are reserved for the first in line."""
+    """What was seen on the way. In one of four walks cards are reserved for gangs in line."""
     gangs = GangWalk(seed, reserves=seed % 4 == 3)
     gangs.go(steps)
     return gangs.invariants.seen

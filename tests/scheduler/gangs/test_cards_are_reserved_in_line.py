@@ -38,8 +38,8 @@ async def test_a_pod_that_would_delay_a_gang_is_refused() -> None:
         cluster.members("big", 1, 2, 3, 4)
         await cluster.schedule(scheduler, 2)
         assert scheduler.gangs is not None
-        assert scheduler.gangs.head is not None
-        (start,) = scheduler.gangs.head.expected_starts().values()
+        assert scheduler.gangs.shadows is not None
+        (start,) = scheduler.gangs.shadows.reserved.expected_starts().values()
         assert start > scheduler.gangs.clock.time()
         cluster.pod("s1", WHOLE, schedulerName=SCHEDULER, **says(300))
         cluster.pod("s2", WHOLE, schedulerName=SCHEDULER, **says(7200))

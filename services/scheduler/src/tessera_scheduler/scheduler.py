@@ -137,7 +137,7 @@ class Scheduler:
             registry, self.ledger, self.placer, self.decisions,
             reservations=self.node_reservations, in_flight=self.in_flight,
             held_back=self.gangs.refusal if self.gangs is not None else None,
-            passes=self.gangs.lets_pass if self.gangs is not None else None,
+            passes=self.gangs.passes if self.gangs is not None else None,
         )  # fmt: skip
 
         # What is reported

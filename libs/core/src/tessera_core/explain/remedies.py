@@ -44,6 +44,8 @@ _PODS: Final = 4
 """Pods of one card that are waited for at most."""
 _SHOWN: Final = 4
 """Models that are named."""
+_MOST_NOTES: Final = 3
+"""Gangs whose reserved cards are named."""
 _ByReason = list[tuple[Reason, Bools]]
 _SharesOn = Mapping[int, Sequence[tuple[Charge, LedgerEntry]]]
 """Column -> what pods hold of the card, those that hold most first."""
@@ -82,11 +84,14 @@ def advise(
     if over:
         return Advice(barrier=Barrier.QUOTA, said=over)
     usable = ~fleet.blocked if rows is None else rows & ~fleet.blocked
-    wanted, note = units(request), fleet.reserved_note
+    wanted = units(request)
     if fleet.reserved and not Placer(fleet).screen(wanted, allowance, usable).any():
-        fleet = fleet.opened()
-        if Placer(fleet).screen(wanted, allowance, usable).any():
-            return Advice(barrier=Barrier.RESERVED, said=note)
+        reserved, fleet = fleet.reserved, fleet.opened()
+        rows = Placer(fleet).screen(wanted, allowance, usable)
+        if rows.any():
+            nodes = {fleet.names[row] for row in rows.nonzero()[0]}
+            notes = [each.note for each in reserved if not nodes.isdisjoint(each.cards)]
+            return Advice(barrier=Barrier.RESERVED, said="; ".join(notes[:_MOST_NOTES]))
     for one in wanted:
         advice = _Search(fleet, one, usable).advice(on, request.uid, unit)
         if advice.barrier is not Barrier.NONE:

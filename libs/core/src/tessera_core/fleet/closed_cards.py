@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Final
 
-from tessera_core.fleet.arrays import Codes
+from tessera_core.fleet.arrays import Bools, Codes
 from tessera_schema.cards import Card
 from tessera_schema.reasons import Reason
 
@@ -32,10 +32,15 @@ def closed(card: Card, silent: Container[str], reserved: Container[str]) -> int:
     return Reason.CARD_RESERVED if card.id in reserved else 0
 
 
-def without_reserved(blocked: Codes) -> Codes:
-    """The column `blocked` for who may use reserved cards."""
+def with_reserved(blocked: Codes, opened: Iterable[tuple[int, int]], more: Bools | None) -> Codes:
+    """The column `blocked`, of whose reserved cards those in the places `opened` are open, and with
+    `more` reserved cards."""
     column = blocked.copy(order="K")
-    column[column == _RESERVED] = 0
+    for place in opened:
+        if column[place] == _RESERVED:
+            column[place] = 0
+    if more is not None:
+        column[more & (column == 0)] = _RESERVED
     return column
 
 

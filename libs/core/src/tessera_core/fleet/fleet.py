@@ -7,7 +7,7 @@ The ledger owns the truth about who holds what and updates the fleet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from copy import copy as copy_of
 from typing import Final
 
@@ -16,7 +16,7 @@ import numpy as np
 from tessera_core.fleet import cores
 from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.fleet.charges import Charge
-from tessera_core.fleet.closed_cards import closed, without_reserved
+from tessera_core.fleet.closed_cards import closed, with_reserved
 from tessera_core.fleet.columns import (
     NO_PRICE,
     NO_VENDOR,
@@ -27,6 +27,7 @@ from tessera_core.fleet.columns import (
 )
 from tessera_core.fleet.name_table import NameTable
 from tessera_core.fleet.overcommit import is_overcommitted, price
+from tessera_core.fleet.shadow_cards import ShadowCards, by_node
 from tessera_schema.cards import Card
 
 _MOST_CHANGES: Final = 4_096
@@ -70,10 +71,10 @@ class Fleet:
         """
         self.silent: dict[str, frozenset[str]] = {}
         """Node -> vendors whose agent is silent there. Set by `set_silent`."""
-        self.reserved: Mapping[str, frozenset[str]] = {}
-        """Node -> ids of cards that a gang in line will get. Set by `set_reserved`."""
-        self.reserved_note = ""
-        """Which gang that is, until when, and who passes. Set with it."""
+        self.reserved: tuple[ShadowCards, ...] = ()
+        """Cards that gangs in line will get, by key of the gang. Set by `set_reserved`."""
+        self._reserved: Mapping[str, frozenset[str]] = {}
+        """The same by node."""
         self._places: dict[str, list[tuple[int, int]]] | None = None
         """None until it is read: only what places pods does."""
         self._columns: list[dict[str, Ints]] = []
@@ -183,18 +184,21 @@ class Fleet:
                 self.silent[node] = vendors
         self._close(silent)
 
-    def set_reserved(self, reserved: Mapping[str, frozenset[str]], note: str) -> None:
-        """Set the cards, by node and id, that are closed for all but those that may use a gang's
-        cards before it (`opened`). It lasts as silence does. `note` says which gang that is."""
-        before, self.reserved, self.reserved_note = self.reserved, dict(reserved), note
-        self._close({*before, *reserved})
+    def set_reserved(self, reserved: tuple[ShadowCards, ...]) -> None:
+        """Set the cards that are closed for all but those that may use them (`opened`). It lasts as
+        silence does."""
+        before, self.reserved, self._reserved = self._reserved, reserved, by_node(reserved)
+        self._close({*before, *self._reserved})
 
-    def opened(self) -> Fleet:
-        """The same cards, those that are reserved for a gang open: to be read, and to be made again
-        after any change but that of use. It shares what is used."""
+    def opened(self, keys: Container[str] | None = None, also_closed: Bools | None = None) -> Fleet:
+        """The same cards for one that may use what is reserved for these, None = for anyone, and no
+        card of `also_closed`, (nodes, cards). It is to be read, and to be made again after any
+        change but that of use. It shares what is used."""
         copy = copy_of(self)
         copy.cards = self.cards.copy()
-        copy.cards.blocked = without_reserved(self.cards.blocked)
+        mine = (each.cards for each in self.reserved if keys is None or each.key in keys)
+        places = [place for cards in mine for place in self.places_of(cards)]
+        copy.cards.blocked = with_reserved(self.cards.blocked, places, also_closed)
         return copy
 
     def _close(self, nodes: Iterable[str]) -> None:
@@ -207,7 +211,7 @@ class Fleet:
                     column[row, i] = self._closed(node, card)
 
     def _closed(self, node: str, card: Card) -> int:
-        return closed(card, self.silent.get(node, ()), self.reserved.get(node, ()))
+        return closed(card, self.silent.get(node, ()), self._reserved.get(node, ()))
 
     # -- reading
 
@@ -221,6 +225,11 @@ class Fleet:
             if card.id == card_id:
                 return row, i
         return None
+
+    def places_of(self, cards: Mapping[str, Iterable[str]]) -> Iterator[tuple[int, int]]:
+        """Row and column of the cards of these ids, by node; those that are not there have none."""
+        places = (self.locate(node, each) for node, ids in cards.items() for each in ids)
+        return (place for place in places if place is not None)
 
     def rename(self, node: str, old_id: str, vendor: str, index: int) -> None:
         """A grant names a card that is not there: its vendor's card of that index is meant, if

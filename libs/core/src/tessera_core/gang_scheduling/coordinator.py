@@ -24,7 +24,7 @@ from tessera_core.gang_scheduling.answers import (
 )
 from tessera_core.gang_scheduling.attempt import GangAttempt, GangTimings, KnownBundle
 from tessera_core.gang_scheduling.gate_openings import gates_to_open
-from tessera_core.gang_scheduling.line_head import LineHead
+from tessera_core.gang_scheduling.line_shadows import LineShadows
 from tessera_core.gang_scheduling.queues import SchedulingQueues
 from tessera_core.gang_scheduling.registry import GangBundle, GangRegistry
 from tessera_core.gang_scheduling.reservations import MemberReservations
@@ -60,17 +60,17 @@ class GangCoordinator:
         timings: GangTimings = GangTimings(),  # noqa: B008  (frozen)
         room_version: Callable[[], int] | None = None,
         queues: SchedulingQueues | None = None,
-        head: LineHead | None = None,
+        shadows: LineShadows | None = None,
     ) -> None:
         """`room_for` begins a search of places for members that start together. `room_version`
         changes whenever another search may find room that the last one did not; None = the
         ledger's generation. `queues` decide about turns and caps; None = there are none.
-        `head` reserves cards for the first in line that has no room; None = nobody does."""
+        `shadows` reserve cards for gangs in line that have no room; None = nobody does."""
         self._registry = registry
         self._ledger = ledger
         self._find_room = room_for
         self._queues = queues
-        self._head = head
+        self._shadows = shadows
         self._reservations = MemberReservations(registry, ledger)
         self._timings = timings
         self._version = versions(room_version or (lambda: ledger.generation), queues)
@@ -165,8 +165,8 @@ class GangCoordinator:
         self._known, self._search, self._gates_due, self._unknown = {}, None, {}, set()
         self._surplus.reset()
         self._registry.touch_all()
-        if self._head is not None:
-            self._head.reset()
+        if self._shadows is not None:
+            self._shadows.reset()
 
     def phase(self, gang_id: str, now: float) -> GangPhase:
         """Where the gang is."""
@@ -205,7 +205,7 @@ class GangCoordinator:
         return GoesTo(seat.node)
 
     def _why(self, known: KnownBundle) -> str:
-        return known.why("" if self._head is None else self._head.about(known))
+        return known.why("" if self._shadows is None else self._shadows.about(known))
 
     # -- bundles
 
@@ -348,10 +348,11 @@ class GangCoordinator:
             phases = (GangPhase.BROKEN,) if broken_only else (GangPhase.BROKEN, GangPhase.QUEUED)
             first = next_in_line(self.bundles(), self._queues, version, now, phases)
             if first is None:
-                return not broken_only and self._follow_head(now, steps)
-            note = "" if self._head is None else self._head.bars(first, self._queues, now)
+                return not broken_only and self._follow_shadows(now, steps)
+            line = self._shadows and self._shadows.reserved
             self._search = BundleSearch(
-                first.bundle, self._room_for, version, note,
+                first.bundle, self._room_for, version,
+                line.opened_for(first, self._queues, now) if line else frozenset(),
                 least=self._surplus.holds_back(first, self.bundles(), now),
             )  # fmt: skip
         search = self._search
@@ -360,25 +361,24 @@ class GangCoordinator:
             self._search = None
             return True
         found = search.advance(steps, now)
-        if found is None:
-            return True
-        self._search = None
-        self._use(known, found, search.version, now)
+        if found is not None:
+            self._search = None
+            self._use(known, found, search.version, now)
         return True
 
-    def _follow_head(self, now: float, steps: int) -> bool:
-        if self._head is None:
+    def _follow_shadows(self, now: float, steps: int) -> bool:
+        if self._shadows is None:
             return False
-        more = self._head.step(self.bundles(), self._queues, now, steps)
-        self._requeue |= self._head.has_opened()
+        more = self._shadows.step(self.bundles(), self._queues, now, steps)
+        self._requeue |= self._shadows.reserved.has_opened()
         return more
 
     def _use(self, known: KnownBundle, found: GangReserved | str, version: int, now: float) -> None:
         over = self._over_with(known.bundle, found)
         if over or isinstance(found, str):
             known.attempt.no_room(over or str(found), version, now)
-            if self._head is not None:
-                self._head.short_of_room()
+            if self._shadows is not None:
+                self._shadows.short_of_room(known)
             return
         known.attempt.reserved(found.seats, now)
         known.attempt.move(MembersReserved(), now)

@@ -31,17 +31,16 @@ class BundleSearch:
         bundle: GangBundle,
         room_for: RoomFor,
         version: int,
-        note: str = "",
+        opened: frozenset[str] = frozenset(),
         *,
         least: bool = False,
     ) -> None:
-        """`version` is that of the room there is as the search begins; `note` says why cards
-        that are reserved for a gang in line may not be used; empty where they may. With `least`
-        only the minimum starts together."""
+        """`version` is that of the room there is as the search begins; `opened` says whose reserved
+        cards may be used (`ShadowCards.key`). With `least` only the minimum starts together."""
         self.bundle = bundle
         self.version = version
         self._room_for = room_for
-        self._note = f"; {note}" if note else ""
+        self._opened = opened
         self._left = _alternatives(bundle, least=least)
         self._current: GangReservation | None = None
         self._why = "none of its members can be placed"
@@ -57,8 +56,7 @@ class BundleSearch:
             if isinstance(begun, str):
                 self._why = begun
                 return None
-            if not self._note:
-                begun.open_reserved()
+            begun.open_reserved(self._opened)
             self._current = begun
         found = self._current.advance(steps, now)
         if found is None:
@@ -70,7 +68,7 @@ class BundleSearch:
                 for member in self.bundle.waiting if member.pod.spec.node_name
             }  # fmt: skip
             return GangReserved({**early, **found.seats})
-        self._why = f"{waits(found).message}{self._note}"
+        self._why = waits(found).message
         return None
 
 

@@ -1,8 +1,8 @@
 """Members beyond a gang's minimum come last: the minimum of another gang goes before them.
 
 A gang for which room was searched in vain lets them pass until other room comes free, so that cards
-do not stand idle for a gang that they do not suffice for. What is reserved for the first in line is
-another matter (`line_head`).
+do not stand idle for a gang that they do not suffice for. What is reserved for gangs in line is
+another matter (`line_shadows`).
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class GangReservation:
         self._packer = packer
         self._given = scratch
         self._withheld = withheld
-        self._opened = False
+        self._opened: Set[str] | None = frozenset()
         self._shapes: dict[str, bytes] = {}
         self._hardness: dict[bytes, tuple[float, ...]] = {}
         """By shape."""
@@ -97,9 +97,10 @@ class GangReservation:
         self._again = 0
         self._search: Generator[None, None, Seats | GangUnschedulable] | None = None
 
-    def open_reserved(self) -> None:
-        """Before the search: cards that are reserved for a gang in line may be used, too."""
-        self._opened = True
+    def open_reserved(self, keys: Set[str] | None = None) -> None:
+        """Before the search: what is reserved for these may be used, too (`ShadowCards.key`);
+        None = for anyone."""
+        self._opened = keys
 
     def advance(self, steps: int, now: float) -> GangReserved | GangUnschedulable | None:
         """Go on for so many fits; None while there is no answer. With the answer the ledger holds

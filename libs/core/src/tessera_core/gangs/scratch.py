@@ -73,13 +73,17 @@ class ScratchCluster:
         *,
         only: Set[str] | None = None,
         packer: Packer | None = None,
-        opened: bool = False,
+        opened: Set[str] | None = frozenset(),
+        also_closed: Bools | None = None,
     ) -> None:
-        """As both are now. `only` are the nodes that may be used; None = all. With `opened` cards
-        that are reserved for a gang in line may be used as well."""
+        """As both are now. `only` are the nodes that may be used; None = all. `opened` says whose
+        reserved cards may be used as well (`ShadowCards.key`); None = everybody's. Those in
+        `also_closed`, (nodes, cards) of the ledger's fleet, may not."""
         self._ledger = ledger
         self._filters = filters.scratch()
-        self._fleet = (ledger.fleet.opened() if opened else ledger.fleet).snapshot()
+        plain = opened is not None and not opened and also_closed is None
+        fleet = ledger.fleet if plain else ledger.fleet.opened(opened, also_closed)
+        self._fleet = fleet.snapshot()
         self._placer = Placer(self._fleet, ScreenCache(), packer)
         self._uses: dict[str, dict[tuple[str, str], QuotaUsage]] = {}
         self._bound: dict[str, Amounts] = {}

@@ -14,6 +14,7 @@ from copy import copy as copy_of
 from tessera_core.admission.allowances import Allowed, allowed_by
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.fleet.shadow_cards import ShadowCards
 from tessera_core.grants.resize import follows
 from tessera_core.ledger.change_log import ChangePlace
 from tessera_core.ledger.entries import LedgerEntry, ObservedPod, TransactionRefused
@@ -129,11 +130,11 @@ class Ledger:
         self.fleet.set_silent(silent)
         self.generation += 1
 
-    def set_reserved(self, reserved: Mapping[str, frozenset[str]], note: str) -> None:
-        """Node -> ids of cards that a gang in line will get: others are placed there only if they
-        may (`Fleet.opened`). What is held of them stays held. `note` says which gang that is."""
-        if reserved != self.fleet.reserved or note != self.fleet.reserved_note:
-            self.fleet.set_reserved(reserved, note)
+    def set_reserved(self, reserved: tuple[ShadowCards, ...]) -> None:
+        """Cards that gangs in line will get: others are placed there only if they may
+        (`Fleet.opened`). What is held of them stays held."""
+        if reserved != self.fleet.reserved:
+            self.fleet.set_reserved(reserved)
             self.generation += 1
 
     def set_promises(self, promises: tuple[CardPromise, ...]) -> bool:

@@ -52,8 +52,8 @@ class Preemptor(Struct, frozen=True, kw_only=True):
     """Groups of nodes of which one has to take all members; None = any nodes."""
     closed: Set[str] = frozenset()
     """Nodes that are kept for others."""
-    opened: bool = False
-    """Whether it may use cards that are reserved for a gang in line."""
+    opened: Set[str] = frozenset()
+    """Whose reserved cards it may use (`ShadowCards.key`)."""
     withheld: Withheld = {}
     """What is promised to others, and not to it."""
 

@@ -31,7 +31,7 @@ from tessera_core.fleet.capacity_check import unusable
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.ledger.promises import Withheld, withholding
 from tessera_core.machines.allocation import AllocationPhase
-from tessera_core.placement.opened_placer import OpenedPlacer
+from tessera_core.placement.opened_placer import OpenedPlacers
 from tessera_core.placement.placer import Placer
 from tessera_core.quota.allowance import minimum_usage
 from tessera_core.registry.plugin_requests import AllocatedResources, plugin_requests
@@ -112,19 +112,18 @@ class Filter:
         reservations: NodeReservations | None = None,
         in_flight: InFlightPods | None = None,
         held_back: Callable[[Pod, float], str] | None = None,
-        passes: Callable[[Pod, float], bool] | None = None,
+        passes: Callable[[Pod, float], frozenset[str]] | None = None,
     ) -> None:
         """All are shared with the rest of the scheduler; the placer's fleet is the ledger's.
 
         `reservations` are the nodes on which plans and preemption make room for pods, `in_flight`
         the pods that equal ones wait for; None = there are none. `held_back` says why a pod waits
         for others whatever room there is, empty for one that does not; None = no pod does.
-        `passes` says whether a pod may use cards that are reserved for a gang in line; None = no
-        pod may.
+        `passes` says whose reserved cards a pod may use (`ShadowCards.key`); None = no pod may
+        use any.
         """
         self._admissions = AdmissionCache(registry)
         self._ledger = ledger
-        self._placer = placer
         self._decisions = decisions
         self._reservations = (
             NodeReservations(ledger.entry) if reservations is None else reservations
@@ -134,7 +133,7 @@ class Filter:
         self._in_flight = in_flight
         self._held_back = held_back
         self._passes = passes
-        self._opened = OpenedPlacer(placer)
+        self._opened = OpenedPlacers(placer)
         self._offers = CandidateCache(ledger.fleet)
         self._waiting: dict[object, _Known] = {}
         self._waiting_at: tuple[int, CandidateNodes | None] = (-1, None)
@@ -175,7 +174,7 @@ class Filter:
         closed = reserved or self._in_flight.closed_to(pod).get(node, "")
         if closed:
             return f"node {node}: {closed}: filter it again"
-        only, placer = self._ledger.fleet.only(node), self._placer_of(pod, now)
+        only, placer = self._ledger.fleet.only(node), self._opened.get(self._opened_for(pod, now))
         with withholding(self._ledger.fleet, self._ledger.withheld_from((request.uid,), priority)):
             decided = try_reserve(self._ledger, placer, request, only, now, attempt=1)
         if not isinstance(decided, Reserved):
@@ -243,12 +242,13 @@ class Filter:
         withheld: Withheld,
     ) -> FilterAnswer:
         request = admission.request
-        placer = self._placer_of(pod, now)
+        opened = self._opened_for(pod, now)
         promised = frozenset(withheld.items())
-        shape = (request.namespace, request.containers, placer is self._placer, promised)
+        shape = (request.namespace, request.containers, opened, promised)
         known = self._known(offer, shape)
         if known is None:
             attempt = self._decisions.attempt(request.uid)
+            placer = self._opened.get(opened)
             decided = try_reserve(self._ledger, placer, request, offer.rows, now, attempt)
             if isinstance(decided, Reserved):
                 return self._place(pod, admission, decided.feasible, now, decided.grant)
@@ -259,17 +259,17 @@ class Filter:
                 del self._waiting[next(iter(self._waiting))]
         return self._keep_waiting(pod, request, known, offer, now)
 
-    def _placer_of(self, pod: Pod, now: float) -> Placer:
-        """The placer for the pod; that of most pods sees no reserved cards."""
-        if self._passes is None or not self._ledger.fleet.reserved or not self._passes(pod, now):
-            return self._placer
-        return self._opened.get()
+    def _opened_for(self, pod: Pod, now: float) -> frozenset[str]:
+        """Whose reserved cards the pod may use; those of nobody for most pods."""
+        if self._passes is None or not self._ledger.fleet.reserved:
+            return frozenset()
+        return self._passes(pod, now)
 
     def _offer_rooms(
         self, pod: Pod, admission: AdmittedPod, offer: CandidateNodes, now: float
     ) -> FilterAnswer:
         attempt = self._decisions.attempt(admission.request.uid)
-        placer = self._placer_of(pod, now)
+        placer = self._opened.get(self._opened_for(pod, now))
         found = feasible_nodes(self._ledger, placer, admission.request, offer.rows, attempt)
         if isinstance(found, FeasibleNodes):
             placed = self._place(pod, admission, len(found.names), now, None)

@@ -12,12 +12,14 @@ from typing import Final
 from tessera_core.kube.owner_references import owner_of
 from tessera_core.shadows.expected_ends import PodLifetime
 from tessera_core.shadows.shadow import MARGIN
+from tessera_core.slices import Slices
 from tessera_schema.kube import Pod
 
 REMEMBERED_S: Final = 86_400.0
 """Seconds after which an owner is believed again."""
 MOST: Final = 10_000
 """Owners that are remembered, those that were late last."""
+_PODS_OF_A_SLICE: Final = 1024
 
 
 def _most_s(lasts_s: float) -> float:
@@ -32,9 +34,11 @@ class OverdueOwners:
         self._late: dict[str, float] = {}
         """Owner -> when a pod of it was late last; the longest ago comes first."""
 
-    def observe(self, running: Iterable[PodLifetime], now: float) -> None:
+    def observe(self, running: Iterable[PodLifetime], now: float) -> Slices[None]:
         """Remember those whose pods should have ended, with a margin."""
-        for pod in running:
+        for number, pod in enumerate(running):
+            if not number % _PODS_OF_A_SLICE:
+                yield
             if pod.owner and pod.lasts_s is not None and pod.since + _most_s(pod.lasts_s) < now:
                 self._late.pop(pod.owner, None)
                 self._late[pod.owner] = now

@@ -32,12 +32,7 @@ class Shadow(Struct, frozen=True, kw_only=True):
     @property
     def cards(self) -> Mapping[str, frozenset[str]]:
         """Node -> ids of the cards that it takes there."""
-        found: dict[str, set[str]] = {}
-        for seat in self.seats.values():
-            if seat.grant is not None:
-                mine = found.setdefault(seat.node, set())
-                mine.update(share.card for share in seat.grant.shares)
-        return {node: frozenset(ids) for node, ids in found.items()}
+        return cards_of(self.seats)
 
     def lets_pass(self, lasts_s: float | None, now: float) -> bool:
         """Whether what starts now and lasts so long has ended in time, with a margin."""
@@ -59,3 +54,13 @@ class Shadow(Struct, frozen=True, kw_only=True):
             )
         until = self.until or "it starts"
         return f"would delay {self.of}: its cards are reserved until {until}; {passes}"
+
+
+def cards_of(seats: Seats) -> Mapping[str, frozenset[str]]:
+    """Node -> ids of the cards that these places take there."""
+    found: dict[str, set[str]] = {}
+    for seat in seats.values():
+        if seat.grant is not None:
+            mine = found.setdefault(seat.node, set())
+            mine.update(share.card for share in seat.grant.shares)
+    return {node: frozenset(ids) for node, ids in found.items()}

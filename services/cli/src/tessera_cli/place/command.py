@@ -90,6 +90,6 @@ def _show(to: Screen, plan: Plan) -> None:
         cards_table.show(to, plan.listed.nodes)
     fleet = plan.planner.ledger.fleet
     table.show(to, plan.outcomes, fleet, plan.closer, plan.advice, plan.gangs, plan.turns)
-    if plan.shadow is not None:
-        table.show_shadow(to, plan.shadow)
+    for shadow in plan.shadows:
+        table.show_shadow(to, shadow)
     show_preemptions(to, plan)

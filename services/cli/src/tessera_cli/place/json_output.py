@@ -33,8 +33,8 @@ def chunks(plan: Plan) -> Iterator[bytes]:
     if plan.turns:
         yield b","
         yield from _list(b"queues", map(queue, plan.turns))
-    if plan.shadow is not None:
-        yield b',"reserved":' + _encode(reserved(plan.shadow))
+    if plan.shadows:
+        yield b',"reserved":' + _encode([reserved(each) for each in plan.shadows])
     if plan.listed is not None:
         yield b","
         yield from _list(b"nodes", map(node, plan.listed.nodes))
@@ -128,7 +128,7 @@ def queue(turn: QueueTurn) -> dict[str, Any]:
 
 
 def reserved(shadow: Shadow) -> dict[str, Any]:
-    """The cards that the first that waits for room will get."""
+    """The cards that one that waits for room will get."""
     return {
         "for": shadow.of,
         "expected_start": shadow.until or None,

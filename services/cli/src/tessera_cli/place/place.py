@@ -68,8 +68,8 @@ class Plan(Struct, frozen=True):
     """With `preempt`: position of a pod of no gang that waits for room -> who would have to go."""
     gang_preemptions: Mapping[str, PreemptionAnswer] = {}
     """Id of a gang that waits for room -> the same."""
-    shadow: Shadow | None = None
-    """What the first that waits for room will get, where it is known when."""
+    shadows: Sequence[Shadow] = ()
+    """What those will get that wait for room, where it is known when."""
 
     @property
     def status(self) -> int:
@@ -125,7 +125,7 @@ def place(  # noqa: PLR0913  (keyword-only: each is an option of the command)
     return Plan(
         answers.outcomes, planner, answers.closer if why else None, answers.advice, listed,
         world.gaps, tuple(gangs.outcomes.values()), gangs.turns,
-        None if objects is None else answers.preemptions, answers.gang_preemptions, shadows.shadow,
+        None if objects is None else answers.preemptions, answers.gang_preemptions, shadows.shadows,
     )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def show(
 
 
 def show_shadow(to: Screen, shadow: Shadow) -> None:
-    """Print which cards the first that waits for room will get."""
+    """Print which cards one that waits for room will get."""
     until = shadow.until or "it starts"
     nodes = (
         f"{len(ids)} card{'s' * (len(ids) > 1)} of {node}"

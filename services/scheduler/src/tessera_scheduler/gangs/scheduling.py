@@ -15,7 +15,7 @@ from tessera_core.admission.exempt_pods import scope_of
 from tessera_core.gang_scheduling.answers import WaitsForGang
 from tessera_core.gang_scheduling.coordinator import GangCoordinator
 from tessera_core.gang_scheduling.gate_openings import somebody_waits
-from tessera_core.gang_scheduling.line_head import LineHead
+from tessera_core.gang_scheduling.line_shadows import LineShadows
 from tessera_core.gang_scheduling.queues import SchedulingQueues
 from tessera_core.gang_scheduling.registry import GangRegistry
 from tessera_core.gang_scheduling.view import QueueView, members_stuck
@@ -95,13 +95,13 @@ class GangScheduling:
             ClusterTotals(ledger, nodes.all, clock),
             self.history,
         )
-        self.head = None if not settings.reserves else LineHead(
+        self.shadows = None if not settings.reserves else LineShadows(
             ledger, places.later, nodes.lifetimes, format_time, settings.starve_s
         )  # fmt: skip
         self.coordinator = GangCoordinator(
             self.registry, ledger, places.search, settings.timings,
             room_version=lambda: ledger.generation + nodes.version, queues=self.queues,
-            head=self.head,
+            shadows=self.shadows,
         )  # fmt: skip
         self.places, self.nodes = places, nodes
         self._places = places
@@ -223,15 +223,14 @@ class GangScheduling:
             self._refused_by_queue.discard(pod.metadata.uid)
         return problem
 
-    def lets_pass(self, pod: Pod, now: float) -> bool:
-        """Whether a pod that goes alone may use cards that are reserved for a gang in line."""
-        return self.head is not None and self.head.lets_pod_pass(pod, now)
+    def passes(self, pod: Pod, now: float) -> frozenset[str]:
+        """For which gangs in line the cards are reserved that a pod which goes alone may use."""
+        return frozenset() if self.shadows is None else self.shadows.reserved.passes(pod, now)
 
-    def may_use_reserved(self, pod: Pod) -> bool:
-        """The same of any pod, a member of that gang among them."""
-        shadow = None if self.head is None else self.head.shadow
-        mine = shadow is not None and pod.metadata.uid in shadow.seats
-        return mine or self.lets_pass(pod, self._clock.time())
+    def may_use_reserved(self, pod: Pod) -> frozenset[str]:
+        """The same of any pod, a member of such a gang among them."""
+        mine = "" if self.shadows is None else self.shadows.reserved.key_of(pod.metadata.uid)
+        return self.passes(pod, self._clock.time()) | ({mine} if mine else set())
 
     async def arrive(self, uid: str) -> str:
         """Keep a bind call until all of the pod's gang have arrived; why it does not go on, empty
@@ -320,7 +319,7 @@ class GangScheduling:
         lines = waiting_lines(
             coordinator.bundles(), self.queues, coordinator.reasons(), self._held_by_queue,
             lambda pod: parse_time(pod.metadata.creation_timestamp) or now, now,
-            {} if self.head is None else self.head.expected_starts(),
+            {} if self.shadows is None else self.shadows.reserved.expected_starts(),
         )  # fmt: skip
         return self.queues.view(lines, now)
 

@@ -22,7 +22,7 @@ class GangSwitch(StrEnum):
 
 
 class GangReserves(StrEnum):
-    """Whether cards are reserved for the first gang in line that has no room."""
+    """Whether cards are reserved for gangs in line that have no room."""
 
     OFF = "off"
     ON = "on"
@@ -74,7 +74,7 @@ class GangSettings(Struct, frozen=True, kw_only=True):
     before, and declining it keeps them."""
 
     reserve_in_line: GangReserves = GangReserves.ON
-    """`on`: the first gang in line that has no room has the cards reserved that it will get once
+    """`on`: the first gang in line for each card model has the cards reserved that it will get once
     pods have ended, and others pass only where they do not delay it, where gangs start whole.
     `off`: whatever comes free is taken by what fits, so a large gang may wait for ever."""
     starve_s: Seconds = 600.0
@@ -101,7 +101,7 @@ class GangSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def reserves(self) -> bool:
-        """Whether cards are reserved for the first in line."""
+        """Whether cards are reserved for gangs in line."""
         return self.reserve_in_line is GangReserves.ON
 
     @property

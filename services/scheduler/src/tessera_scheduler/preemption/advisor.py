@@ -96,7 +96,7 @@ class PreemptionAdvisor:
             return NoPreemption(preemptor)
         closed = self._closed(request, preemptor.priority)
         planner = PreemptionPlanner(view, self._clock.time(), columns=self._columns)
-        opened = self._gangs is not None and self._gangs.may_use_reserved(pod)
+        opened = self._gangs.may_use_reserved(pod) if self._gangs else frozenset[str]()
         promised = view.ledger.withheld_from(self._whose(pod), preemptor.priority, all_gone=True)
         preemptor = replace(preemptor, closed=frozenset(closed), opened=opened, withheld=promised)
         return (yield from planner.search(preemptor))
