@@ -45,6 +45,17 @@ def test_top_names_it(width: int) -> None:
     assert "best-effort" not in share_line(replace(ROW, best_effort=False), width).plain
 
 
+def test_top_and_explain_name_what_is_lent() -> None:
+    assert "best-effort, lent" in share_line(replace(ROW, lent=True), 160).plain
+    assert "lent" not in share_line(ROW, 160).plain
+    shares = (replace(SHARE, lent=True),)
+    held = GrantView(node="n", phase="Bound", since="2026-01-01T00:00:00Z", shares=shares)
+    found = PodExplanation(
+        metadata=Meta(name="rest", namespace="ml", uid="u"), verdict="placed", message="", held=held
+    )
+    assert "card 0 GPU-0: 1000 MiB lent, best-effort" in "\n".join(whole(found))
+
+
 def test_explain_names_it() -> None:
     held = GrantView(node="n", phase="Bound", since="2026-01-01T00:00:00Z", shares=(SHARE,))
     found = PodExplanation(

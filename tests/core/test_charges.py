@@ -95,3 +95,13 @@ def test_what_is_exclusive_or_best_effort_is_not_equal_to_what_is_not() -> None:
 def test_a_pod_of_one_share_is_charged_as_any_other(role: Role, *, init_over: bool) -> None:
     one = shares((role, 500, 10))
     assert charges(tuple(one), init_over=init_over) == charges(one, init_over=init_over)
+
+
+def test_what_is_lent_costs_nothing_that_owners_count() -> None:
+    [share] = shares((APP, 200, 0))
+    charge = charge_of(replace(share, best_effort=True, lent=True))
+    assert charge == Charge(best_effort=1, lent_bytes=200, lent_slots=1)
+    assert charge.plus(charge) == Charge(best_effort=2, lent_bytes=400, lent_slots=2)
+    assert charge.plus(charge).plus(charge.negative()) == charge
+    [(_, use)] = use_of([(Card(id="g0", index=0, vendor="acme", memory_bytes=800), charge)]).items()
+    assert (use.memory_bytes, use.rest_memory_bytes, use.cards) == (200, 200, 1)

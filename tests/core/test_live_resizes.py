@@ -88,6 +88,7 @@ def test_nothing_to_change_is_the_same_grant() -> None:
         (a_share(), a_resize(memory_bytes=1 << 62), "memory_bytes"),
         (a_share(), a_resize(cores_percent=101), "cores_percent: 101: write"),
         (a_share(exclusive=True), a_resize(memory_bytes=MIB), "held whole"),
+        (a_share(best_effort=True, lent=True), a_resize(memory_bytes=MIB), "lends its memory"),
         (a_share(vendor="iluvatar"), a_resize(memory_bytes=MIB), "its vendor's own tools"),
         (a_share(), Resize(changes=()), "changes: none"),
     ],

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.fleet.lent_memory import set_lending
 from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.place import Placement
 from tessera_core.placement.placer import Placer
@@ -46,6 +47,8 @@ held = st.builds(
     slots=st.integers(0, 3),
     exclusive=st.sampled_from([0, 0, 0, 1]),
     resident_bytes=st.sampled_from([0, 700 * MIB, 3000 * MIB]),
+    lent_bytes=st.sampled_from([0, 0, 3000 * MIB]),
+    lent_slots=st.integers(0, 2),
 )
 requests = st.builds(
     Request,
@@ -56,6 +59,7 @@ requests = st.builds(
     memory_percent=st.sampled_from([0, 30, 100]),
     memory_sizes=st.sampled_from([(), (), SIZES]),
     cores_percent=st.sampled_from([0, 30, 100]),
+    best_effort=st.booleans(),
     exclusive=st.booleans(),
     guaranteed=st.booleans(),
     owns_whole_cores=st.booleans(),
@@ -95,6 +99,8 @@ def a_fleet(spec: list[list[tuple[Card, Charge]]]) -> Fleet:
         for card, charge in named:
             if charge.slots:
                 fleet.charge(f"n{n}", card.id, charge)
+        unused = {card.id: charge.memory_bytes // 2 for card, charge in named if charge.lent_bytes}
+        set_lending(fleet, f"n{n}", unused)
     return fleet
 
 

@@ -82,6 +82,16 @@ def test_a_card_has_the_shares_of_its_pods_largest_first(read: Read) -> None:
     assert (other.shares, other.memory_bytes) == ((), 0)
 
 
+def test_what_is_lent_is_not_counted_in_what_is_granted_of_a_card(read: Read) -> None:
+    read.pod(holding_pod("ml", "owner", part("n0", 0, 30)))
+    read.pod(holding_pod("ml", "rest", part("n0", 0, 20, best_effort=True, lent=True)))
+    card = read.card()
+    assert [(s.name, s.memory_bytes // MIB // GIB, s.lent) for s in card.shares] == [
+        ("owner", 30, False), ("rest", 20, True),
+    ]  # fmt: skip
+    assert card.memory_bytes == 30 * GIB * MIB
+
+
 def test_a_pod_that_has_a_card_to_itself_holds_all_of_it(read: Read) -> None:
     read.pod(holding_pod("ml", "p", part("n0", 0, 8, 10, exclusive=True)))
     card = read.card()

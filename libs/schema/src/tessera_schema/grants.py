@@ -37,6 +37,9 @@ class Share(Struct, frozen=True, kw_only=True, gc=False):
     best_effort: Literal[True] | UnsetType = UNSET
     """True = no cores are granted: the container has the card's time that others leave. Unset = it
     has its cores, and where they are 0 no limit of them."""
+    lent: Literal[True] | UnsetType = UNSET
+    """True = the memory is lent: others were granted it and leave it, and may be granted it still.
+    Best-effort shares alone have that. Unset = it is granted."""
 
     @property
     def on_card_bytes(self) -> int:

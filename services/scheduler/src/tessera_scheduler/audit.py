@@ -174,8 +174,14 @@ class Audit:
                     sums[place[1]] = sums[place[1]].plus(cost)
         c = fleet.cards
         return sum(
-            (c.memory_used[row, i], c.cores_used[row, i], c.sharers[row, i])
-            != (held.memory_bytes, held.cores_milli, held.slots)
+            (
+                c.memory_used[row, i],
+                c.cores_used[row, i],
+                c.sharers[row, i],
+                c.lent_memory[row, i],
+                c.lent_slots[row, i],
+            )
+            != (held.memory_bytes, held.cores_milli, held.slots, held.lent_bytes, held.lent_slots)
             for i, held in enumerate(sums)
         )
 

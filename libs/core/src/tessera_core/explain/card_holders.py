@@ -133,8 +133,8 @@ def _holder(entry: LedgerEntry, card: str, charge: Charge, *, written: bool) -> 
     return ListedHolder(
         namespace=grant.namespace, name=grant.name,
         dialects=tuple(dict.fromkeys(s.dialect for s in grant.shares if s.card == card)),
-        memory_bytes=charge.memory_bytes, cores_percent=charge.cores_percent,
-        slots=charge.slots, exclusive=bool(charge.exclusive), written=written,
+        memory_bytes=charge.memory_bytes + charge.lent_bytes, cores_percent=charge.cores_percent,
+        slots=charge.slots + charge.lent_slots, exclusive=bool(charge.exclusive), written=written,
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from tessera_core.fleet.closed_cards import MODES_LEFT_ALONE
 from tessera_core.fleet.columns import NodeView, at
 from tessera_core.fleet.cores import percent
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.fleet.lent_memory import memory_taken, slots_taken
 from tessera_core.fleet.memory_sizes import size_on, sizes_of
 from tessera_core.fleet.needs import CardNeeds
 from tessera_core.placement.card_choice import scopes
@@ -156,11 +157,23 @@ class _Refused(Struct, frozen=True):
 
 def _memory(r: _Refused) -> str:
     s = r.view.state
-    best = max(r.cards, key=lambda i: s.memory_total[i] - s.memory_used[i])
-    free = max(int(s.memory_total[best] - s.memory_used[best]), 0)
+    left = (s.memory_total - memory_taken(s, best_effort=r.need.best_effort)).tolist()
+    best = max(r.cards, key=left.__getitem__)
     return (
         f"{r.who} asks {_mib(at(r.need.memory, best))} of a card, the freest of these has "
-        f"{_mib(free)} of {_mib(s.memory_total[best])}{_beyond(r, best)}"
+        f"{_mib(max(left[best], 0))} of {_mib(s.memory_total[best])}{_lent(r, best)}"
+        f"{_beyond(r, best)}"
+    )
+
+
+def _lent(r: _Refused, best: int) -> str:
+    """What to know of a card of which memory is lent to best-effort pods."""
+    s = r.view.state
+    if not r.need.best_effort or not (s.lends[best] or s.lent_memory[best]):
+        return ""
+    return (
+        f": {_mib(s.memory_used[best])} are granted, of which owners leave "
+        f"{_mib(s.unused[best])}, and {_mib(s.lent_memory[best])} are lent"
     )
 
 
@@ -188,8 +201,9 @@ def _cores(r: _Refused) -> str:
 
 
 def _slots(r: _Refused) -> str:
-    s = r.view.state
-    return f"slots taken: {r.each(lambda i: f'{s.sharers[i]} of {s.slots[i]}')}"
+    slots = r.view.state.slots
+    taken = slots_taken(r.view.state, best_effort=r.need.best_effort)
+    return f"slots taken: {r.each(lambda i: f'{taken[i]} of {slots[i]}')}"
 
 
 def _exclusive(r: _Refused) -> str:

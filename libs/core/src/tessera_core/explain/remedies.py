@@ -26,6 +26,7 @@ from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.cores import percent
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.fleet.lent_memory import memory_taken
 from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.placement import predicates
 from tessera_core.placement.placer import Placer
@@ -195,7 +196,7 @@ class _Search:
     def _with_free(self, held: Advice) -> Advice:
         """With the largest part that is free, and of what there is too little."""
         c = self._fleet.cards
-        memory, cores = c.memory_total - c.memory_used, c.cores_total - c.cores_used
+        memory, cores = self._free_memory(), c.cores_total - c.cores_used
         for reasons, free in ((_MEMORY, memory), (_CORES, cores), (_MEMORY + _CORES, memory)):
             among = self._but(self._now, *reasons) & self._could
             if self._enough(among).any():
@@ -204,6 +205,10 @@ class _Search:
                     by_memory=reasons is not _CORES, by_cores=reasons is not _MEMORY,
                 )  # fmt: skip
         return held
+
+    def _free_memory(self) -> Ints:
+        cards = self._fleet.cards
+        return cards.memory_total - memory_taken(cards, best_effort=self._need.best_effort)
 
     def _best(self, among: Bools, free: Ints) -> FreePart | None:
         """Of the row whose `count` freest cards have most, the least of those cards."""
@@ -215,7 +220,7 @@ class _Search:
             return None
         columns = (-part[row]).argsort(kind="stable")[: self._count]
         c, card = self._fleet.cards, self._fleet.facts[row][int(columns[-1])]
-        memory = (c.memory_total - c.memory_used)[row, columns].min()
+        memory = self._free_memory()[row, columns].min()
         cores = (c.cores_total - c.cores_used)[row, columns].min()
         return FreePart(
             node=self._fleet.names[row], card=card.id, index=card.index, model=card.model,
@@ -238,7 +243,7 @@ class _Search:
         """The rows with most memory free on cards that could do, and those with the fewest sharers
         of them."""
         c, enough = self._fleet.cards, self._enough(self._could)
-        free = np.where(self._could, np.maximum(c.memory_total - c.memory_used, 0), 0).max(1)
+        free = np.where(self._could, np.maximum(self._free_memory(), 0), 0).max(1)
         sharers = np.where(self._could, c.sharers, 0).sum(1)
         rows = np.flatnonzero(enough)
         most = rows[(-free[rows]).argsort(kind="stable")[:_NODES]]
@@ -268,7 +273,8 @@ class _Search:
                 sums[key] = sums.get(key, Charge()).plus(charge)
         return tuple(
             BlockingPod(
-                namespace=namespace, name=name, memory_bytes=charge.memory_bytes,
+                namespace=namespace, name=name,
+                memory_bytes=charge.memory_bytes + charge.lent_bytes,
                 cores_percent=charge.cores_percent,
             )
             for (namespace, name), charge in sums.items()
@@ -292,5 +298,7 @@ class _Search:
                     state.memory_used[column] -= fleet.memory_cost((row, column), charge)
                     state.cores_used[column] -= charge.cores_milli
                     state.sharers[column] -= charge.slots
+                    state.lent_memory[column] -= charge.lent_bytes
+                    state.lent_slots[column] -= charge.lent_slots
                     state.exclusive[column] -= charge.exclusive
         return freed

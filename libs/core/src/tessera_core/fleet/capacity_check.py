@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.closed_cards import takes_nobody
+from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.fleet import Fleet
 from tessera_schema.grants import Grant
 from tessera_schema.reasons import Reason
@@ -47,6 +48,8 @@ def unusable(fleet: Fleet, grant: Grant) -> tuple[Reason, str] | None:
 def over(fleet: Fleet, place: tuple[int, int], charge: Charge) -> Reason | None:
     """What of the card at a place the charge would exceed, None when nothing."""
     c = fleet.cards
+    if charge.lent_slots:
+        return _over_lent(c, place, charge)
     if c.sharers[place] + charge.slots > c.slots[place]:
         return Reason.CARD_TIME_SLICING_EXHAUSTED
     if c.memory_used[place] + fleet.memory_cost(place, charge) > c.memory_total[place]:
@@ -56,3 +59,15 @@ def over(fleet: Fleet, place: tuple[int, int], charge: Charge) -> Reason | None:
     if c.exclusive[place] or (charge.exclusive and c.sharers[place]):
         return Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT
     return None
+
+
+def _over_lent(c: CardColumns, place: tuple[int, int], charge: Charge) -> Reason | None:
+    """The same of a best-effort pod's charge. A pod that holds memory of a card that was granted to
+    it, and some that is lent, is none."""
+    if c.sharers[place] + c.lent_slots[place] + charge.lent_slots > c.slots[place]:
+        return Reason.CARD_TIME_SLICING_EXHAUSTED
+    owners = max(c.memory_used[place] - c.unused[place], 0)
+    taken = owners + c.lent_memory[place] + charge.lent_bytes
+    if charge.slots or not c.lends[place] or taken > c.memory_total[place]:
+        return Reason.CARD_INSUFFICIENT_MEMORY
+    return Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT if c.exclusive[place] else None

@@ -34,6 +34,9 @@ class Charge(Struct, frozen=True, array_like=True, gc=False):
     """Memory that lies on the card (`tessera_core.fleet.overcommit`)."""
     best_effort: int = 0
     """Shares of best-effort containers."""
+    lent_bytes: int = 0
+    """Memory that is lent: it costs owners nothing, as `lent_slots` do."""
+    lent_slots: int = 0
 
     @property
     def cores_percent(self) -> float:
@@ -49,6 +52,8 @@ class Charge(Struct, frozen=True, array_like=True, gc=False):
             self.exclusive + other.exclusive,
             self.resident_bytes + other.resident_bytes,
             self.best_effort + other.best_effort,
+            self.lent_bytes + other.lent_bytes,
+            self.lent_slots + other.lent_slots,
         )
 
     def or_else(self, other: Charge) -> Charge:
@@ -60,6 +65,8 @@ class Charge(Struct, frozen=True, array_like=True, gc=False):
             max(self.exclusive, other.exclusive),
             max(self.resident_bytes, other.resident_bytes),
             max(self.best_effort, other.best_effort),
+            max(self.lent_bytes, other.lent_bytes),
+            max(self.lent_slots, other.lent_slots),
         )
 
     def beyond(self, other: Charge) -> Charge:
@@ -71,18 +78,22 @@ class Charge(Struct, frozen=True, array_like=True, gc=False):
             max(self.exclusive - other.exclusive, 0),
             max(self.resident_bytes - other.resident_bytes, 0),
             max(self.best_effort - other.best_effort, 0),
+            max(self.lent_bytes - other.lent_bytes, 0),
+            max(self.lent_slots - other.lent_slots, 0),
         )
 
     def negative(self) -> Charge:
         """What takes this charge back."""
         return Charge(
             -self.memory_bytes, -self.cores_milli, -self.slots, -self.exclusive,
-            -self.resident_bytes, -self.best_effort,
+            -self.resident_bytes, -self.best_effort, -self.lent_bytes, -self.lent_slots,
         )  # fmt: skip
 
 
 def charge_of(share: Share) -> Charge:
     """One share by itself. Equal ones are one object: most pods hold one of a few sizes."""
+    if share.lent is True:
+        return _lent_charge(share.memory_bytes)
     return _charge(
         share.memory_bytes, share.cores_percent, share.exclusive, share.on_card_bytes,
         share.best_effort is True,
@@ -100,6 +111,11 @@ def _charge(
     return Charge(
         memory_bytes, cores.milli(cores_percent), 1, int(exclusive), on_card_bytes, int(best_effort)
     )
+
+
+@lru_cache(MOST_EQUAL)
+def _lent_charge(memory_bytes: int) -> Charge:
+    return Charge(best_effort=1, lent_bytes=memory_bytes, lent_slots=1)
 
 
 def charges(shares: Iterable[Share], *, init_over: bool = False) -> dict[str, Charge]:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tessera_core.fleet.arrays import Codes, Floats, Ints
+from tessera_core.fleet.arrays import Bools, Codes, Floats, Ints
 from tessera_schema.cards import Card
 from tessera_schema.messages.hints import PRICED_PERCENTS
 
@@ -34,7 +34,10 @@ class CardPrice(NamedTuple):
 NO_PRICE: Final = CardPrice((0,) * len(PRICED_PERCENTS), UNPRICED)
 
 
-USAGE: Final = ("cores_used", "exclusive", "memory_used", "sharers")
+USAGE: Final = (
+    "cores_used", "exclusive", "lends", "lent_memory", "lent_slots", "memory_used", "sharers",
+    "unused",
+)  # fmt: skip
 """The columns that change as grants come and go; the others are facts from the inventory."""
 
 
@@ -42,9 +45,9 @@ class CardColumns:
     """Columns over cards."""
 
     __slots__ = (
-        "blocked", "cores_total", "cores_used", "exclusive", "memory_physical", "memory_total",
-        "memory_used", "mode", "model", "numa", "pressure", "priced", "prices", "sharers", "slots",
-        "vendor",
+        "blocked", "cores_total", "cores_used", "exclusive", "lends", "lent_memory", "lent_slots",
+        "memory_physical", "memory_total", "memory_used", "mode", "model", "numa", "pressure",
+        "priced", "prices", "sharers", "slots", "unused", "vendor",
     )  # fmt: skip
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -74,6 +77,14 @@ class CardColumns:
         """Slots in use."""
         self.exclusive = ints()
         """Sharers that hold the card as their own."""
+        self.lent_memory = ints()
+        """Memory that is lent; it is not in `memory_used` (`tessera_core.fleet.lent_memory`)."""
+        self.lent_slots = ints()
+        """Sharers that it is lent to; they are not in `sharers`."""
+        self.lends: Bools = np.zeros(shape, np.bool_, "F")
+        """Whether memory of the card is lent to best-effort pods."""
+        self.unused = ints()
+        """What of `memory_used` its owners leave, where it is lent."""
         self.pressure: Codes = np.zeros(shape, np.uint8, "F")
         """See `tessera_core.placement.scoring.pressure`; 0 = nothing is known against the card."""
         self.prices: Codes = np.zeros((*shape, len(PRICED_PERCENTS)), np.uint8, "F")

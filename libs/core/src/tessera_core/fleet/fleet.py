@@ -133,6 +133,8 @@ class Fleet:
             c.cores_used[place] += sign * charge.cores_milli
             c.sharers[place] += sign * charge.slots
             c.exclusive[place] += sign * charge.exclusive
+            c.lent_memory[place] += sign * charge.lent_bytes
+            c.lent_slots[place] += sign * charge.lent_slots
             if len(self.changes) >= _MOST_CHANGES:
                 self.changes = []
             self.changes.append(place)

@@ -6,6 +6,7 @@ import numpy as np
 
 from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.fleet.lent_memory import memory_taken, slots_taken
 from tessera_core.placement.units import PlacementUnit
 
 
@@ -18,9 +19,11 @@ def copies_by_cards(fleet: Fleet, unit: PlacementUnit, fits: Bools, most: int) -
     """
     cards, need = fleet.cards, unit.need(fleet.cards, fleet.models)
     each = np.full(fits.shape, most, np.int64)
+    slots = slots_taken(cards, best_effort=need.best_effort)
+    memory = memory_taken(cards, best_effort=need.best_effort)
     for free, asked in (
-        (cards.slots - cards.sharers, need.slots),
-        (cards.memory_total - cards.memory_used, need.memory),
+        (cards.slots - slots, need.slots),
+        (cards.memory_total - memory, need.memory),
         (cards.cores_total - cards.cores_used, need.cores),
     ):
         amount = np.broadcast_to(np.asarray(asked), fits.shape)

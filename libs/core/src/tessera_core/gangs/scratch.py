@@ -17,6 +17,7 @@ from msgspec import Struct
 from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.fleet.charges import charges
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.fleet.lent_memory import memory_taken
 from tessera_core.gangs.copies import copies_by_cards
 from tessera_core.kube.host_requests import Host
 from tessera_core.kube.pod_requests import Amounts, pod_requests
@@ -218,8 +219,9 @@ class ScratchCluster:
         cards, models = self._fleet.cards, self._fleet.models
         if member.request is None:
             return np.zeros(cards.vendor.shape)
-        need = units(member.request)[0].need(cards, models).memory
-        return np.maximum(need - (cards.memory_total - cards.memory_used), 0).astype(np.float64)
+        need = units(member.request)[0].need(cards, models)
+        free = cards.memory_total - memory_taken(cards, best_effort=need.best_effort)
+        return np.maximum(need.memory - free, 0).astype(np.float64)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -54,6 +54,8 @@ def _problem(share: Share, change: ShareChange, vendors: Mapping[str, Vendor]) -
         return f"card: {share.card} is limited by its vendor's own tools: create the pod again"
     if share.exclusive:
         return f"card: {share.card} is held whole: there is nothing to change"
+    if share.lent:
+        return f"card: {share.card} lends its memory: create the pod again with another amount"
     memory, cores = change.memory_bytes, change.cores_percent
     if memory is not None and not MIB <= memory <= MOST_MEMORY_BYTES:
         return f"memory_bytes: {memory}: write {MIB} (1 MiB) or more, up to the card's memory"

@@ -14,6 +14,7 @@ from tessera_core.fleet.fleet import Fleet
 from tessera_core.ledger.change_log import ChangeLog
 from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.ledger.entry_checks import relink_renamed_cards, uses
+from tessera_core.ledger.memory_lending import MemoryLending
 from tessera_core.quota.accounting import QuotaAccounting
 
 _NOTHING: Final = Charge()
@@ -30,6 +31,7 @@ class LedgerHoldings:
         """Called with the uid of a pod whose page comes, goes or counts otherwise."""
         self.changes = ChangeLog()
         """The same pods."""
+        self.lending = MemoryLending(fleet)
         self._fleet = fleet
         self._quota = quota
         self._held: dict[str, dict[str, Charge]] = {}
@@ -46,6 +48,7 @@ class LedgerHoldings:
         self.entries[entry.grant.uid] = entry
         self._on_node.setdefault(entry.grant.node, {})[entry.grant.uid] = None
         self._note(entry.grant.uid)
+        self.lending.recount(entry.grant.node, self.on(entry.grant.node))
         return entry
 
     def release(self, entry: LedgerEntry) -> None:
@@ -56,6 +59,7 @@ class LedgerHoldings:
         if not self._on_node[node]:
             del self._on_node[node]
         self._note(uid)
+        self.lending.recount(node, self.on(node))
 
     def reattach(self, node: str) -> None:
         """The fleet has other cards for the node: what is held on it is held on these, and counts
@@ -69,6 +73,7 @@ class LedgerHoldings:
             entry.uses = uses(self._fleet, entry.grant, entry.charges)
             self._quota.count(entry.grant.namespace, entry.uses)
             self._note(entry.grant.uid)
+        self.lending.recount(node, self.on(node))
 
     def on(self, node: str) -> Iterator[LedgerEntry]:
         """The pages of a node."""
@@ -84,7 +89,7 @@ class LedgerHoldings:
         held = self._held.setdefault(node, {})
         for card, charge in entry.charges.items():
             now = held.get(card, _NOTHING).plus(charge if sign > 0 else charge.negative())
-            if now.slots:
+            if now.slots or now.lent_slots:
                 held[card] = now
             else:
                 held.pop(card, None)

@@ -20,6 +20,7 @@ from tessera_core.ledger.change_log import ChangePlace
 from tessera_core.ledger.entries import LedgerEntry, ObservedPod, TransactionRefused
 from tessera_core.ledger.entry_checks import check_entry, new_entry, refusal, relink_renamed_cards
 from tessera_core.ledger.holdings import LedgerHoldings
+from tessera_core.ledger.memory_lending import OwnerNeeds
 from tessera_core.ledger.promises import LEAST, CardPromise, Withheld, withheld, withholding
 from tessera_core.ledger.resize import entry_covering_both
 from tessera_core.ledger.tombstones import BlockedNodes, Tombstones
@@ -136,6 +137,12 @@ class Ledger:
         if reserved != self.fleet.reserved:
             self.fleet.set_reserved(reserved)
             self.generation += 1
+
+    def set_owner_needs(self, node: str, needs: OwnerNeeds) -> bool:
+        """See `MemoryLending.set_needs`."""
+        grown = self._holdings.lending.set_needs(node, needs, self.on(node))
+        self.generation += grown is not None
+        return bool(grown)
 
     def set_promises(self, promises: tuple[CardPromise, ...]) -> bool:
         """What is promised to those that others leave for; True when that was otherwise before."""
@@ -356,22 +363,16 @@ class Ledger:
                 return False
             self._exchange(entry, grant)
             return True
-        init_over = seen.init_over or entry.init_over
-        if entry.pending is not None:
-            entry.init_over = init_over  # counts once it is known what the pod carries
-        elif not same or init_over != entry.init_over:
-            self._release(entry)
-            relink_renamed_cards(self.fleet, grant)
-            self._hold(
-                new_entry(
-                    self.fleet, grant, AllocationPhase.BOUND, entry.since, init_over=init_over
-                )
-            )
+        init_over, entry.init_over = entry.init_over, seen.init_over or entry.init_over
+        # with another grant pending it counts once it is known what the pod carries
+        if entry.pending is None and (not same or init_over != entry.init_over):
+            self._exchange(entry, grant)
         return True
 
     def _exchange(self, entry: LedgerEntry, grant: Grant) -> None:
-        """A bound pod's grant for another one on the same cards."""
+        """A bound pod's grant for another one, or what it counts now."""
         self._release(entry)
+        relink_renamed_cards(self.fleet, grant)
         self._hold(
             new_entry(self.fleet, grant, entry.phase, entry.since, init_over=entry.init_over)
         )

@@ -80,9 +80,10 @@ def _problems(node: NodeParts) -> Iterator[str]:
 def _card_row(name: str, card: Card, shares: tuple[ShareRow, ...], *, measured: bool) -> CardRow:
     uses = [share.measured for share in shares if share.measured is not None]
     whole = any(share.exclusive for share in shares)
+    granted_bytes = sum(share.memory_bytes for share in shares if not share.lent)
     return CardRow(
         node=name, card=card, shares=shares,
-        memory_bytes=card.memory_bytes if whole else sum(s.memory_bytes for s in shares),
+        memory_bytes=card.memory_bytes if whole else granted_bytes,
         cores_percent=card.cores_percent if whole else sum(s.cores_percent for s in shares),
         used_bytes=sum(use.memory_bytes for use in uses) if measured else None,
         used_percent=sum(use.cores_percent for use in uses) if measured else None,
@@ -140,9 +141,10 @@ def _shares(
             namespace=grant.namespace, name=grant.name, uid=pod.uid, node=grant.node, card=card,
             index=first[card].index,
             dialects=tuple(dict.fromkeys(s.dialect for s in grant.shares if s.card == card)),
-            memory_bytes=charge.memory_bytes, cores_percent=charge.cores_percent,
-            slots=charge.slots, exclusive=bool(charge.exclusive),
-            best_effort=bool(charge.best_effort), created=pod.created,
+            memory_bytes=charge.memory_bytes + charge.lent_bytes,
+            cores_percent=charge.cores_percent, slots=charge.slots + charge.lent_slots,
+            exclusive=bool(charge.exclusive), best_effort=bool(charge.best_effort),
+            lent=bool(charge.lent_slots), created=pod.created,
             phase="Terminating" if pod.ending else pod.phase,
             measured=uses.get((pod.uid, card)),
         )

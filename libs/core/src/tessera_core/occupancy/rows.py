@@ -41,6 +41,8 @@ class ShareRow(Struct, frozen=True, kw_only=True):
     exclusive: bool
     best_effort: bool = False
     """It has the card's time that others leave."""
+    lent: bool = False
+    """And memory that they leave: it is not counted in what is granted of the card."""
     created: str = ""
     """Of the pod, as the API server writes it."""
     phase: str = ""

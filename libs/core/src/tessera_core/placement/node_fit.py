@@ -252,7 +252,7 @@ class NodeFit:
         uses = dict(self._uses.get(vendor, {}))
         for i, share in zip(cards, more, strict=True):
             card, before = view.facts[i], self._tally.of(share.card)
-            if before.slots:
+            if before != _NOTHING:
                 _add(uses, card, before, -1)
             _add(uses, card, self._tally.then(share))
         return uses
@@ -279,10 +279,16 @@ class NodeFit:
         stays = unit.stays(view.state, self._fleet.models)
         state = view.state
         for i in chosen:
-            state.memory_used[i] += at(stays.memory, i)
+            lent = stays.best_effort and state.lends[i]
+            memory = state.lent_memory if lent else state.memory_used
+            slots = state.lent_slots if lent else state.sharers
+            memory[i] += at(stays.memory, i)
+            slots[i] += stays.slots
             state.cores_used[i] += at(stays.cores, i)
-            state.sharers[i] += stays.slots
             state.exclusive[i] += int(at(stays.alone, i))
+
+
+_NOTHING: Final = Charge()
 
 
 def _add(
@@ -328,6 +334,7 @@ def _share_of(part: Part, view: NodeView, i: int, need: CardNeeds) -> Share:
         exclusive=bool(at(need.alone, i)),
         resident_bytes=_resident(memory, card, part.request, alone=bool(at(need.alone, i))),
         best_effort=part.request.best_effort or UNSET,
+        lent=(part.request.best_effort and bool(view.state.lends[i])) or UNSET,
     )
 
 

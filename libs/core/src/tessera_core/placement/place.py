@@ -12,6 +12,7 @@ from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.cores import milli
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.fleet.lent_memory import memory_taken, slots_taken
 from tessera_core.fleet.memory_sizes import least_memory
 from tessera_core.fleet.needs import CardNeeds
 from tessera_core.placement import predicates
@@ -96,15 +97,18 @@ def room_for_all(fleet: Fleet, wanted: Sequence[PlacementUnit]) -> Bools:
             for part in unit.parts
             if part.request.vendor == vendor and part.container.role is not Role.INIT
         ]
-        slots, memory, cores = _free(fleet.cards, mine)
+        best_effort = any(request.best_effort for request in requests)
+        slots, memory, cores = _free(fleet.cards, mine, best_effort=best_effort)
         rows &= slots >= sum(r.count for r in requests)
         rows &= memory >= sum(r.count * least_memory(r) for r in requests)
         rows &= cores >= sum(r.count * milli(r.cores_percent) for r in requests)
     return rows
 
 
-def _free(cards: CardColumns, mine: Bools) -> tuple[Ints, Ints, Ints]:
-    slots = np.maximum(cards.slots - cards.sharers, 0)
-    memory = np.maximum(cards.memory_total - cards.memory_used, 0)
+def _free(
+    cards: CardColumns, mine: Bools, *, best_effort: bool
+) -> tuple[Ints, Ints, Ints]:  # fmt: skip
+    slots = np.maximum(cards.slots - slots_taken(cards, best_effort=best_effort), 0)
+    memory = np.maximum(cards.memory_total - memory_taken(cards, best_effort=best_effort), 0)
     cores = np.maximum(cards.cores_total - cards.cores_used, 0)
     return tuple(np.where(mine, column, 0).sum(1) for column in (slots, memory, cores))

@@ -16,6 +16,7 @@ from tessera_core.fleet.arrays import Bools, Codes, Ints
 from tessera_core.fleet.closed_cards import MODES_LEFT_ALONE
 from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.cores import WHOLE_CARD, milli
+from tessera_core.fleet.lent_memory import memory_taken, slots_taken
 from tessera_core.fleet.memory_sizes import sizes_on
 from tessera_core.fleet.name_table import NameTable
 from tessera_core.fleet.needs import CardNeeds
@@ -104,8 +105,10 @@ def predicates(
         refused.append((reason, ~fits[cards.mode]))
     if ids is not None:
         refused.append((Reason.CARD_UUID_MISMATCH, ~ids))
-    busy = cards.sharers > 0
-    refused.append((Reason.CARD_TIME_SLICING_EXHAUSTED, cards.slots < cards.sharers + need.slots))
+    slots = slots_taken(cards, best_effort=request.best_effort)
+    memory = memory_taken(cards, best_effort=request.best_effort)
+    busy = slots > 0
+    refused.append((Reason.CARD_TIME_SLICING_EXHAUSTED, cards.slots < slots + need.slots))
     if request.policy.idle_cards_only:
         refused.append((Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT, busy))
     by_part = request.equal_parts is not None or request.memory_percent
@@ -114,7 +117,7 @@ def predicates(
         unknown = (cards.memory_total == 0) & np.logical_not(need.alone)
         refused.append((Reason.CARD_INSUFFICIENT_MEMORY, unknown))
     refused += [
-        (Reason.CARD_INSUFFICIENT_MEMORY, cards.memory_total - cards.memory_used < need.memory),
+        (Reason.CARD_INSUFFICIENT_MEMORY, cards.memory_total - memory < need.memory),
         (Reason.CARD_INSUFFICIENT_CORE, cards.cores_total - cards.cores_used < need.cores),
         (Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT, busy & need.alone),
     ]

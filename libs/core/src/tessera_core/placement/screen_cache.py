@@ -19,6 +19,7 @@ import numpy as np
 from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.fleet.lent_memory import memory_taken, slots_taken
 from tessera_core.placement import predicates
 from tessera_core.placement.units import PlacementUnit
 from tessera_schema.requests import Request
@@ -41,7 +42,10 @@ class _Screen:
     The tests are the predicates', turned round: what may be in use of each card at most.
     """
 
-    __slots__ = ("_cores", "_count", "_memory", "_sharers", "_spent", "_upto", "enough", "fits")
+    __slots__ = (
+        "_best_effort", "_cores", "_count", "_memory", "_sharers", "_spent", "_upto", "enough",
+        "fits",
+    )  # fmt: skip
 
     def __init__(self, fleet: Fleet, unit: PlacementUnit) -> None:
         """Of all rows as they are."""
@@ -60,7 +64,7 @@ class _Screen:
         spent = (self._cores == 0) & (cards.cores_total > 0) & request.needs_free_cores
         self._spent: Bools | None = spent if spent.any() else None
         """Cards that must have free cores though the unit asks for none; None = no such card."""
-        self._count = request.count
+        self._count, self._best_effort = request.count, request.best_effort
         self.fits: Bools = np.zeros(may.shape, np.bool_, "F")
         self.enough: Bools = np.zeros(len(fleet.names), np.bool_)
         self._upto = len(fleet.changes)
@@ -85,8 +89,12 @@ class _Screen:
     def _room(self, c: CardColumns, at: slice | Ints | _Place) -> Bools:
         """Which of the cards there have room for the unit."""
         sharers, cores_used, cores_total = c.sharers[at], c.cores_used[at], c.cores_total[at]
+        memory_used = c.memory_used[at]
+        if self._best_effort:
+            sharers = slots_taken(c, at, best_effort=True)
+            memory_used = memory_taken(c, at, best_effort=True)
         fits: Bools = sharers <= self._sharers[at]
-        fits &= c.memory_used[at] <= self._memory[at]
+        fits &= memory_used <= self._memory[at]
         fits &= cores_total - cores_used >= self._cores[at]
         fits &= c.exclusive[at] <= 0
         if self._spent is not None:

@@ -89,5 +89,5 @@ def places_of(
     """Row and column of each card that is there, the memory that comes free of it, the charge."""
     for card, charge in charges.items():
         place = ledger.fleet.locate(node, card)
-        if place is not None:
+        if place is not None and charge.slots:  # whose memory is lent leaves nothing to others
             yield *place, ledger.fleet.memory_cost(place, charge), charge

@@ -95,13 +95,13 @@ def _kind(vendor: str, model: str) -> tuple[str, str]:
 
 @lru_cache(MOST_EQUAL)
 def _use(memory_bytes: int, cores_percent: float, charge: Charge) -> QuotaUsage:
-    memory = charge.memory_bytes / memory_bytes if memory_bytes else 0
+    held = charge.memory_bytes + charge.lent_bytes
+    memory = held / memory_bytes if memory_bytes else 0
     has = cores.milli(cores_percent)
     part = 1.0 if charge.exclusive else max(memory, charge.cores_milli / has if has else 0)
     rest = charge.best_effort > 0
     return QuotaUsage(
-        charge.memory_bytes, charge.cores_milli, 1, part,
-        charge.memory_bytes if rest else 0, int(rest),
+        held, charge.cores_milli, 1, part, held if rest else 0, int(rest),
     )  # fmt: skip
 
 

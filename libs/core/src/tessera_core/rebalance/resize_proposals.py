@@ -175,7 +175,9 @@ def _resizable(
     if one is None or seen.confidence < rules.confidence or _untouchable(situation, one):
         return None
     mine = [s for s in one.grant.shares if (s.container, s.card) == (seen.container, seen.card)]
-    if len(mine) == 1 and mine[0].role is Role.APP and not mine[0].exclusive:
+    if len(mine) != 1 or mine[0].lent:
+        return None
+    if mine[0].role is Role.APP and not mine[0].exclusive:
         return one, mine[0], seen
     return None
 

@@ -58,6 +58,8 @@ class GrantedShareView(Struct, frozen=True, kw_only=True, rename="camel"):
     cores_percent: float
     best_effort: bool | UnsetType = UNSET
     """True = it has the card's time that others leave."""
+    lent: bool | UnsetType = UNSET
+    """True = its memory is what others were granted and leave."""
 
 
 class GrantView(Struct, frozen=True, kw_only=True, rename="camel"):

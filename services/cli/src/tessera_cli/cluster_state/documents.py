@@ -57,6 +57,7 @@ def share(row: ShareRow) -> dict[str, Any]:
         "phase": row.phase,
         "whole": row.exclusive,
         "best_effort": row.best_effort,
+        "lent": row.lent,
         "slots": row.slots,
         "memory_granted_bytes": row.memory_bytes,
         "memory_used_bytes": None if use is None else use.memory_bytes,

@@ -58,8 +58,9 @@ def _granted(found: PodExplanation) -> Iterator[str]:
     if found.held is not None:
         yield f"holds on {found.held.node} ({found.held.phase}):"
         for share in found.held.shares:
+            memory = f"{share.memory_mib} MiB" + (" lent" if share.lent is True else "")
             cores = f"{share.cores_percent:g} % of cores"
-            amount = f"{share.memory_mib} MiB, {'best-effort' if share.best_effort else cores}"
+            amount = f"{memory}, {'best-effort' if share.best_effort else cores}"
             yield f"  card {share.index} {share.card}: {amount}"
 
 

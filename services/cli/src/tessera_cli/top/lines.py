@@ -184,7 +184,7 @@ def heading(title: str, width: int, glyphs: Glyphs) -> Text:
 def _states(row: ShareRow, *, short: bool) -> Iterator[tuple[str, str]]:
     partner = "" if short else _several(row.partners)
     if row.best_effort:
-        yield "best-effort", "cyan"
+        yield "best-effort" + (", lent" if row.lent else ""), "cyan"
     if row.borrows_percent:
         source = f" from {partner}" if partner and row.partners else ""
         yield printable(f"borrows {row.borrows_percent:.0f} %{source}"), "magenta"

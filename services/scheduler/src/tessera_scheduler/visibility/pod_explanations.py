@@ -146,7 +146,7 @@ def _shares(found: Explanation) -> visibility.GrantView | None:
         shares=tuple(
             visibility.GrantedShareView(
                 container=s.container, card=s.card, index=s.index, memory_mib=s.memory_mib,
-                cores_percent=s.cores_percent, best_effort=s.best_effort,
+                cores_percent=s.cores_percent, best_effort=s.best_effort, lent=s.lent,
             )
             for s in held.shares
         ),
