@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tessera_core.node.memory_reclaim import (
     BestEffortMemory,
@@ -49,6 +50,16 @@ class Card:
 
 def requested(*names: str) -> tuple[EndRequest, ...]:
     return tuple(EndRequest(name, by_force=False) for name in names)
+
+
+def test_everybody_ends_for_who_was_granted_the_card_whole() -> None:
+    card, alone = Card(), replace(an_owner(), alone=True)
+    both = (rest("a", 1), rest("b", 2))
+    assert card.at(0, [alone], *both).ends == requested("a", "b")
+    assert card.at(0.5, [alone], *both).ends == ()
+    late = card.at(1, [alone], *both)
+    assert late.ends == (EndRequest("a", by_force=True), EndRequest("b", by_force=True))
+    assert not late.short
 
 
 def test_nobody_ends_while_no_owner_waits() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from tessera_core.fleet.charges import Charge, charges
@@ -99,6 +100,7 @@ SHARES = st.builds(
     cores_percent=st.sampled_from([0, 25, 50, 100]),
     exclusive=st.booleans(),
     card=st.integers(0, 1),
+    lent=st.sampled_from([UNSET, UNSET, True]),
 )
 STEPS = st.lists(
     st.one_of(st.tuples(st.integers(0, 5), st.none()), st.tuples(st.integers(0, 5), SHARES)),
@@ -123,7 +125,7 @@ def test_no_order_of_events_overfills_a_card(steps: list[tuple[int, Share | None
         text = signed(a_grant(f"pod-{number}", share))
         scene = NodeContext(
             node=NODE, vendor=DIALECTS.vendors["nvidia"], vendors=DIALECTS.vendors,
-            verifier=VERIFIER, cards=CARDS, held=running,
+            verifier=VERIFIER, cards=CARDS, held=running, reclaims=True,
         )  # fmt: skip
         verdict = admit_container(
             ContainerCreation(uid=uid, container="main", texts=(text,)), scene
@@ -142,6 +144,7 @@ def _check(running: dict[str, list[Share]]) -> None:
         assert total.cores_percent <= card.cores_percent
         assert total.slots <= card.slots
         assert not total.exclusive or total.slots == 1
+        assert total.lent_bytes <= card.memory_bytes
 
 
 def test_admission_never_fails_on_what_an_annotation_says() -> None:

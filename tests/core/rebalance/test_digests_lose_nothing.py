@@ -102,6 +102,19 @@ def test_a_card_that_gets_crowded_is_published_at_once() -> None:
     assert published(*(both(at, 40) for at in range(2, 16, 2)), both(16, 45))[-1] == []
 
 
+def test_a_card_that_is_closed_for_loans_is_published_at_once() -> None:
+    def reclaiming(at: float, *cards: str) -> NodeUsage:
+        usage = quiet(at)
+        loads = (msgspec.structs.replace(load, reclaims=load.card in cards) for load in usage.cards)
+        return msgspec.structs.replace(usage, cards=tuple(loads))
+
+    found = published(
+        *(reclaiming(at, "GPU-0", "GPU-1") for at in range(2, 16, 2)), reclaiming(16, "GPU-1")
+    )
+    assert spans(found)[-1] == [2, 2]
+    assert [load.card for load in found[-1][1].cards if load.reclaims] == ["GPU-1"]
+
+
 def test_less_of_something_is_not_urgent() -> None:
     busy = [quiet(at, throttled_percent=90, memory_bytes=8 * GIB) for at in range(2, 16, 2)]
     assert published(*busy, quiet(16))[-1] == []

@@ -19,6 +19,7 @@ from tessera_agent.admission.prepare import ContainerPreparer
 from tessera_agent.admission.resize import LimitsReconciler
 from tessera_agent.api.grant_keys import StoredGrantKeys
 from tessera_agent.api.pods import NodePods
+from tessera_agent.containers.closed_cards import ClosedCards
 from tessera_agent.containers.holdings import ContainerRegistry
 from tessera_agent.containers.hook_files import HookFiles
 from tessera_agent.containers.limits import LimitsCalculator
@@ -43,7 +44,6 @@ from tessera_agent.nri_plugin.delivery import RuntimeDelivery
 from tessera_agent.nri_plugin.hidden_cards import HiddenCards
 from tessera_agent.nri_plugin.plugin import CardsPlugin
 from tessera_agent.readers import CardReader
-from tessera_agent.reclaim.closed_cards import ClosedCards
 from tessera_agent.reclaim.container_processes import ContainerProcesses
 from tessera_agent.reclaim.reclaim import ReclaimLoop
 from tessera_agent.settings import AgentSettings
@@ -120,7 +120,7 @@ class Agent:
         # 2. Whether a container gets them, and what it gets.
         self.labelled = LabelledNamespaces()
         allowances = NamespaceAllowances(self.holdings, self.labelled)
-        closed = ClosedCards()
+        closed = ClosedCards(reclaims=settings.reclaim.enabled)
         self.admitter = ContainerAdmitter(
             settings.node, vendor, environment.registry.vendors, keys=self.keys, pods=self.pods,
             holdings=self.holdings, devices=self.devices, closed=closed,
@@ -147,7 +147,9 @@ class Agent:
         self.figures = AgentMetrics(self.metrics, settings.node)
         self.occupied = OccupiedShares(self.holdings, self.pods, states)
         self.measurement = MeasurementLoop(
-            UsageMeasurement(sampler, regions, self.holdings, self.devices, annotation, clock),
+            UsageMeasurement(
+                sampler, regions, self.holdings, self.devices, annotation, closed, clock
+            ),
             self.publisher,
             UsageAlerts(self.holdings, self.pods, self.publisher),
             self.occupied,

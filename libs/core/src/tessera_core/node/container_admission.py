@@ -128,6 +128,8 @@ class NodeContext(Struct, frozen=True, kw_only=True):
     """What the pod was granted when one of its containers was created before."""
     closed: Mapping[str, float] = {}
     """Card's id -> seconds for which no best-effort container begins there."""
+    reclaims: bool = False
+    """Whether memory that is lent is taken back where an owner needs it."""
 
 
 def admit_container(asked: ContainerCreation, scene: NodeContext) -> AdmissionDecision:
@@ -143,7 +145,7 @@ def admit_container(asked: ContainerCreation, scene: NodeContext) -> AdmissionDe
     if isinstance(placed, Refused):
         return placed
     shares, cards = placed
-    if shut := _closed(shares, cards, scene.closed):
+    if shut := _closed(shares, cards, scene):
         return Refused(why=RefusalReason.CARD_CLOSED, message=shut)
     full = capacity_shortage(asked.uid, shares, cards, scene.held)
     if full:
@@ -193,7 +195,7 @@ def capacity_shortage(
     for share in shares:
         card = cards[share.card]
         rest = _sum(charge[card.id] for charge in others.values() if card.id in charge)
-        short = _shortage(card, own[card.id], rest)
+        short = _lent_shortage(card, own[card.id], rest) or _shortage(card, own[card.id], rest)
         if short:
             pods = sum(card.id in charge for charge in others.values())
             return (
@@ -203,11 +205,17 @@ def capacity_shortage(
     return ""
 
 
-def _closed(shares: Sequence[Share], cards: Mapping[str, Card], closed: Mapping[str, float]) -> str:
+def _closed(shares: Sequence[Share], cards: Mapping[str, Card], scene: NodeContext) -> str:
     """Why no best-effort container may begin on one of these cards; empty = it may."""
     for share in shares:
-        if share.best_effort and share.card in closed:
-            minutes = math.ceil(closed[share.card] / 60)
+        if share.lent and not scene.reclaims:
+            return (
+                f"card {cards[share.card].index} ({share.card}): its memory is lent to the pod, "
+                "and this agent takes no memory back: set TESSERA_RECLAIM_ENABLED, by the "
+                "component memory-reclaim, or delete the pod to have it placed again"
+            )
+        if share.best_effort and share.card in scene.closed:
+            minutes = math.ceil(scene.closed[share.card] / 60)
             return (
                 f"card {cards[share.card].index} ({share.card}): containers that were granted its "
                 f"memory were short of it: best-effort containers wait {minutes} more minutes; "
@@ -323,6 +331,22 @@ def _shortage(card: Card, own: Charge, rest: Charge) -> str:
     if both.exclusive and rest.slots:
         return "exclusive use wanted, or in force"
     return ""
+
+
+def _lent_shortage(card: Card, own: Charge, rest: Charge) -> str:
+    """Memory that is lent comes next to what is granted, as much of it as the card has; who has a
+    card to itself has all of it."""
+    both = own.plus(rest)
+    if not own.lent_slots:
+        return ""
+    if both.lent_bytes > card.memory_bytes:
+        return (
+            f"{_mib(own.lent_bytes)} MiB of lent memory wanted, {_mib(rest.lent_bytes)} of "
+            f"{_mib(card.memory_bytes)} MiB lent"
+        )
+    if both.slots + both.lent_slots > card.slots:
+        return f"all {card.slots} slots in use"
+    return "exclusive use in force" if both.exclusive else ""
 
 
 def _mib(size: int) -> int:

@@ -41,6 +41,8 @@ class OwnerMemory(Struct, frozen=True, kw_only=True):
     """Wall clock, when it last said that it waits; 0 = it does not."""
     failed: int = 0
     """Allocations that the driver refused so far although the limit had room."""
+    alone: bool = False
+    """It was granted the card to itself: no best-effort container stays there."""
 
     def waits_for(self, wall_ns: int) -> int:
         """The bytes for which it waits now; 0 = it does not wait."""
@@ -101,11 +103,12 @@ class CardReclaimer:
     ) -> ReclaimDecision:  # fmt: skip
         """Who has to end now. Call it with all containers that run on the card."""
         wanted = sum(owner.waits_for(wall_ns) for owner in owners)
+        alone = any(owner.alone for owner in owners)
         began, self._waits = wanted > 0 and not self._waits, wanted > 0
         failed = self._failures(owners)
         ends: tuple[EndRequest, ...] = ()
-        if wanted:
-            ends = self._ends(wanted, best_effort, now_s)
+        if wanted or alone:
+            ends = self._ends(wanted, best_effort, now_s, everyone=alone)
         else:
             self._ending.clear()
         return ReclaimDecision(ends=ends, wanted_bytes=wanted, began=began, failed=failed)
@@ -116,11 +119,15 @@ class CardReclaimer:
         return sum(max(count - before.get(key, count), 0) for key, count in self._failed.items())
 
     def _ends(
-        self, wanted: int, best_effort: Sequence[BestEffortMemory], now_s: float
+        self, wanted: int, best_effort: Sequence[BestEffortMemory], now_s: float, *, everyone: bool
     ) -> tuple[EndRequest, ...]:
         self._forget_ended({one.key for one in best_effort}, now_s)
         late = [key for key, at in self._ending.items() if now_s - at >= self._rules.grace_s]
-        more = self._more(wanted, best_effort) if now_s >= self._settled_s else ()
+        more: tuple[str, ...] = ()
+        if everyone:
+            more = tuple(one.key for one in best_effort if one.key not in self._ending)
+        elif now_s >= self._settled_s:
+            more = self._more(wanted, best_effort)
         self._ending |= dict.fromkeys((*late, *more), now_s)
         return (
             *(EndRequest(key, by_force=True) for key in late),

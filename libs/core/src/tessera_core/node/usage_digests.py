@@ -74,6 +74,8 @@ def differs(published: NodeUsage, usage: NodeUsage) -> bool:
     """Whether the measurement says what those who have the published one are to have at once."""
     if _places(published) != _places(usage):
         return True
+    if _reclaiming(published) != _reclaiming(usage):
+        return True
     before, now = work_of(published), work_of(usage)
     if any(
         work.crowded_percent >= before[card].crowded_percent + WAIT_STEP_PERCENT
@@ -113,6 +115,10 @@ def _places(usage: NodeUsage) -> tuple[set[tuple[str, ...]], set[str]]:
     """Which containers on which cards, and which cards there are."""
     containers = {(c.uid, c.container, *(use.card for use in c.cards)) for c in usage.containers}
     return containers, {load.card for load in usage.cards}
+
+
+def _reclaiming(usage: NodeUsage) -> set[str]:
+    return {load.card for load in usage.cards if load.reclaims}
 
 
 def _is_more(published: ContainerUse, now: ContainerUse) -> bool:

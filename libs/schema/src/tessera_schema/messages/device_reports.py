@@ -140,6 +140,9 @@ class CardLoad(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """How much of the interval several containers kept all of it busy; below 0 = not said, and to
     be taken from `cores_percent`."""
     healthy: bool = True
+    reclaims: bool = False
+    """Whether the agent takes memory of it back from best-effort containers for its owners, and
+    none was short of it in the last hour. False as well where the agent does not say."""
 
 
 class NodeUsage(Struct, frozen=True, kw_only=True):

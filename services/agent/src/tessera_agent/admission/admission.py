@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from tessera_agent.api.grant_keys import StoredGrantKeys
 from tessera_agent.api.pods import NodePods
+from tessera_agent.containers.closed_cards import ClosedCards
 from tessera_agent.containers.holdings import ContainerRegistry
 from tessera_agent.containers.hook_files import ContainerKey
 from tessera_agent.devices.monitor import DeviceMonitor
-from tessera_agent.reclaim.closed_cards import ClosedCards
 from tessera_core.dialect_kit.contract import Vendor
 from tessera_core.node.container_admission import (
     AdmissionDecision,
@@ -103,6 +103,7 @@ class ContainerAdmitter:
             node=self._node, vendor=self._vendor, vendors=self._vendors, verifier=verifier,
             cards=self._devices.cards_to_admit_on, held=held, earlier=earlier,
             closed=self._closed.left(asyncio.get_running_loop().time()),
+            reclaims=self._closed.reclaims,
         )  # fmt: skip
 
     def _creation(self, pod: PodSandbox, container: str) -> ContainerCreation:

@@ -19,9 +19,9 @@ from typing import Final, NamedTuple, NoReturn
 
 from msgspec.structs import replace
 
+from tessera_agent.containers.closed_cards import ClosedCards
 from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
 from tessera_agent.events import ContainerAlert, ContainerEnd, EventPublisher
-from tessera_agent.reclaim.closed_cards import ClosedCards
 from tessera_agent.reclaim.container_processes import ContainerProcesses
 from tessera_agent.reclaim.settings import ReclaimSettings
 from tessera_agent.usage.usage_counters import OpenUsageFiles
@@ -177,6 +177,7 @@ class ReclaimLoop:
             key=held.id, limit_bytes=_limit(held, card).memory_bytes,
             wanted_bytes=memory.wanted_bytes, wanted_at_ns=memory.wanted_at_ns,
             failed=memory.failed_for_others,
+            alone=any(share.exclusive for share in held.shares if share.card == card),
         )  # fmt: skip
 
     def _best_effort(self, held: Holding, card: str) -> BestEffortMemory:
@@ -191,17 +192,20 @@ class ReclaimLoop:
 
     def _report(self, ended: EndedContainer) -> None:
         held, container = ended.held, ended.held.key.container
-        wanted = f"containers wait for {ended.wanted_bytes // MIB} MiB of card {ended.card}"
+        why = f"card {ended.card} was granted whole to a container"
+        if ended.wanted_bytes:
+            mib = ended.wanted_bytes // MIB
+            why = f"containers wait for {mib} MiB of card {ended.card} that they were granted"
         if ended.failure:
             self._publisher.alert(
                 held.pod, container, ContainerAlert.NOT_ENDED,
-                f"{wanted} that they were granted, and this one cannot be ended: {ended.failure}: "
+                f"{why}, and this one cannot be ended: {ended.failure}: "
                 "give the agent the capability KILL",
             )  # fmt: skip
             return
         self._publisher.ended(
             held.pod, container, ContainerEnd.RECLAIMED,
-            f"it is best-effort and was ended: {wanted} that they were granted",
+            f"it is best-effort and was ended: {why}",
         )  # fmt: skip
 
     def _collect(self) -> Iterable[Metric]:

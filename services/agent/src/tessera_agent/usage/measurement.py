@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 
 from msgspec.structs import replace
 
+from tessera_agent.containers.closed_cards import ClosedCards
 from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
 from tessera_agent.containers.hook_files import ContainerKey
 from tessera_agent.devices.monitor import DeviceMonitor
@@ -34,13 +35,15 @@ class UsageMeasurement:
 
     def __init__(
         self, sampler: Sampler, regions: Regions, holdings: ContainerRegistry,
-        devices: DeviceMonitor, annotation: CardsAnnotationWriter, clock: Clock,
+        devices: DeviceMonitor, annotation: CardsAnnotationWriter, closed: ClosedCards,
+        clock: Clock,
     ) -> None:  # fmt: skip
         self._sampler = sampler
         self._regions = regions
         self._holdings = holdings
         self._devices = devices
         self._annotation = annotation
+        self._closed = closed
         self._clock = clock
         self._running: Mapping[ContainerKey, MeasuredContainer] = {}
 
@@ -80,7 +83,11 @@ class UsageMeasurement:
         at = Moment(at_s=now(), wall_ns=self._clock.time_ns())
         usage = self._sampler.sample(measured, cards, self._devices.readings, at)
         uses = self._regions.read_all(others, cards, at_s=at.at_s, now_s=at.wall_ns / _SECOND)
-        return replace(usage, containers=(*usage.containers, *uses))
+        loads = tuple(
+            replace(load, reclaims=self._closed.reclaiming(load.card, at.at_s))
+            for load in usage.cards
+        )
+        return replace(usage, containers=(*usage.containers, *uses), cards=loads)
 
 
 class MeasurementLoop:
