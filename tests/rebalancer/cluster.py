@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -155,9 +155,10 @@ class Agents:
 
     async def publish(
         self, *uses: tuple[str, CardUse], node: str = NODE, vendor: str = VENDOR,
-        loads: Mapping[str, float] | None = None,
+        loads: Mapping[str, float] | None = None, reclaims: Collection[str] = (),
     ) -> None:  # fmt: skip
-        """Uses of pods by uid; `loads` are the driver's view, by card."""
+        """Uses of pods by uid; `loads` are the driver's view, by card. Of the cards in `reclaims`
+        the agent takes memory back."""
         key = node, vendor
         self._sequences[key] += 1
         containers = tuple(
@@ -166,7 +167,10 @@ class Agents:
         )
         published = NodeUsage(
             node=node, vendor=vendor, at=self._time(), interval_s=2, containers=containers,
-            cards=tuple(CardLoad(card=c, cores_percent=load) for c, load in (loads or {}).items()),
+            cards=tuple(
+                CardLoad(card=c, cores_percent=load, reclaims=c in reclaims)
+                for c, load in (loads or {}).items()
+            ),
         )  # fmt: skip
         envelope = Envelope(
             id=f"{node}-{vendor}-{self._sequences[key]}", source=f"/tessera/agent/{node}.{vendor}",

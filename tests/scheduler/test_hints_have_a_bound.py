@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tessera_core.fleet.fleet import Fleet
+from tessera_core.ledger.ledger import Ledger
 from tessera_runtime.bus.api import Message
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.monotonic_clock import MonotonicClock
@@ -36,14 +36,14 @@ def a_hint(node: str, *, ago_s: float = 0, data: bytes | None = None) -> Message
     )
 
 
+def a_cache(ledger: Ledger) -> HintCache:
+    clock = MonotonicClock(SystemClock(), asyncio.get_running_loop())
+    return HintCache(ledger, HintSettings(), clock, SchedulerMetrics(), lambda: None)
+
+
 async def test_of_too_many_nodes_the_first_count_until_they_are_too_old() -> None:
-    fleet = Fleet()
-    hints = HintCache(
-        fleet,
-        HintSettings(),
-        MonotonicClock(SystemClock(), asyncio.get_running_loop()),
-        SchedulerMetrics(),
-    )
+    ledger = Ledger()
+    hints, fleet = a_cache(ledger), ledger.fleet
     for number in range(MOST_NODES + 100):
         hints.receive(a_hint(f"n{number}"), NOW)
     assert len(fleet.pressed) == MOST_NODES
@@ -54,13 +54,8 @@ async def test_of_too_many_nodes_the_first_count_until_they_are_too_old() -> Non
 
 
 async def test_what_is_too_old_or_too_large_leaves_nothing_behind() -> None:
-    fleet = Fleet()
-    hints = HintCache(
-        fleet,
-        HintSettings(),
-        MonotonicClock(SystemClock(), asyncio.get_running_loop()),
-        SchedulerMetrics(),
-    )
+    ledger = Ledger()
+    hints, fleet = a_cache(ledger), ledger.fleet
     for number in range(1000):
         hints.receive(a_hint(f"n{number}", ago_s=3600), NOW)
     large = NodeHints(node="large", at=NOW, cards=(HOT,) * (MOST_BYTES // 20))

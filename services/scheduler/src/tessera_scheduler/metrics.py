@@ -66,6 +66,15 @@ class SchedulerMetrics:
             yield GaugeMetricFamily(
                 self.registry.full("nodes"), "Nodes known", value=len(ledger.fleet.rows)
             )
+            cards, full = ledger.fleet.cards, self.registry.full
+            yield GaugeMetricFamily(
+                full("lent_memory_bytes"), "Memory lent to best-effort pods",
+                value=int(cards.lent_memory.sum()),
+            )  # fmt: skip
+            yield GaugeMetricFamily(
+                full("unused_memory_bytes"), "Memory that owners leave, and that may be lent",
+                value=int(cards.unused.sum()),
+            )  # fmt: skip
             over = ledger.fleet.overgranted()
             yield GaugeMetricFamily(
                 self.registry.full("overgranted_cards"),

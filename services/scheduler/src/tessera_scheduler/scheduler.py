@@ -192,7 +192,9 @@ class Scheduler:
             ledger=self.ledger, in_flight=self.in_flight, alerts=alerts, pod_events=pod_events,
             gauge=self.metrics.silent_agents, clock=environment.clock,
         )  # fmt: skip
-        self._hints = HintCache(self.ledger.fleet, settings.hints, clock, self.metrics)
+        self._hints = HintCache(
+            self.ledger, settings.hints, clock, self.metrics, pod_events.freed.publish
+        )
         self._orders = PlacementOrders(registry, packer)
         self.packing = Packing(
             ledger=self.ledger, packer=packer, filter_=self.filter, leadership=self.leadership,

@@ -96,6 +96,11 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
                 "preemption.reclaim: true: queues are read where gangs start whole: set gangs.on, "
                 "by the component gangs, or leave preemption.reclaim out"
             )
+        if self.hints.lend_memory and not self.hints.enabled:
+            raise BadSettings(
+                "hints.lend_memory: true: hints say what may be lent: leave hints.enabled out, or "
+                "hints.lend_memory"
+            )
         if bind.late_s <= call_s:
             raise BadSettings(
                 f"bind.late_s: {bind.late_s:g}: write more than kube.call_s ({call_s:g}): a write "

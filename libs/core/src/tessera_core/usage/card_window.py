@@ -38,6 +38,7 @@ class CardWindow:
         self._pace = constants
         self._cards: WindowRows[str] = WindowRows(_WIDTH)
         self._uses = ContainerRows()
+        self._reclaiming: frozenset[str] = frozenset()
 
     def take(self, usage: NodeUsage, now: float) -> None:
         """The next message, newer than the one before."""
@@ -47,6 +48,7 @@ class CardWindow:
         elapsed = usage.at - self.at
         span = MeasuredSpan(usage.at - self._began, elapsed, min(covered, elapsed))
         self.at, self.received_at = usage.at, now
+        self._reclaiming = frozenset(load.card for load in usage.cards if load.reclaims)
         factors = span_factors(span, self._pace)
         self._uses.take(usage, span, factors, self._pace)
         self._take_cards(usage, span, factors)
@@ -87,7 +89,8 @@ class CardWindow:
                 SmoothCard(
                     vendor=self.vendor, card=card, busy_percent=busy,
                     crowded_percent=row[_CROWDED], trend_percent=min(max(slope, -100.0), 100.0),
-                    confidence=row[_WEIGHT], containers=tuple(on.get(card, ())),
+                    confidence=row[_WEIGHT], reclaims=card in self._reclaiming,
+                    containers=tuple(on.get(card, ())),
                 )
             )  # fmt: skip
         return found

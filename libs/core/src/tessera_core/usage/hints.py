@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tessera_core.usage.crowding import crowded_percent
 from tessera_core.usage.lending_bounds import HeldContainer, LendingRules, card_bounds, is_full
 from tessera_core.usage.lending_terms import GrantedShare, Holders
+from tessera_core.usage.owner_needs import OwnerNeeds
 from tessera_core.usage.priced_cards import CardPricer, PricedCard
 from tessera_core.usage.smoothed import SmoothCard, SmoothContainer, SmoothNode
-from tessera_schema.messages.hints import CardHint, LendingBound, NodeHints
+from tessera_schema.messages.hints import CardHint, LendingBound, NodeHints, OwnerNeed
 
 _NOTHING = GrantedShare()
 
@@ -33,10 +35,14 @@ class SignificantChanges(Struct, frozen=True, kw_only=True):
 class HintBuilder:
     """Makes hints of nodes; it remembers where lending was stopped, and what pods wanted."""
 
-    def __init__(self, rules: LendingRules | None = None, pricer: CardPricer | None = None) -> None:
+    def __init__(
+        self, rules: LendingRules | None = None, pricer: CardPricer | None = None,
+        needs: OwnerNeeds | None = None,
+    ) -> None:  # fmt: skip
         """`rules` are those of lending."""
         self.rules = rules or LendingRules()
         self.pricer = pricer or CardPricer()
+        self.needs = needs or OwnerNeeds()
         self._full: dict[str, frozenset[str]] = {}
 
     def build(self, seen: SmoothNode, holders: Holders) -> NodeHints:
@@ -46,9 +52,11 @@ class HintBuilder:
         bounds: list[LendingBound] = []
         before, full = self._full.get(seen.node, frozenset()), set()
         priced = self.pricer.price(seen, holders)
+        self.needs.take(seen, holders)
         for card in seen.cards:
             on = [(one, holders.get(one.key)) for one in card.containers]
-            cards.append(_card_hint(card, on, priced.cards[card.card]))
+            hint = _card_hint(card, on, priced.cards[card.card])
+            cards.append(replace(hint, needs=self.needs.of(card, seen, holders)))
             if is_full(on, self.rules, was=card.card in before):
                 full.add(card.card)
             bounds += card_bounds(on, self.rules, full=card.card in full)
@@ -61,6 +69,7 @@ class HintBuilder:
         """The node is gone."""
         self._full.pop(node, None)
         self.pricer.forget(node)
+        self.needs.forget(node)
 
 
 def _card_hint(card: SmoothCard, on: Sequence[HeldContainer], priced: PricedCard) -> CardHint:
@@ -109,6 +118,7 @@ def _differ(former: CardHint, now: CardHint, steps: SignificantChanges) -> bool:
     percent = steps.percent
     return (
         former.card != now.card
+        or _needs_differ(former.needs, now.needs, steps)
         or former.holders != now.holders
         or abs(former.busy_percent - now.busy_percent) >= percent
         or abs(former.contended_percent - now.contended_percent) >= percent
@@ -124,3 +134,17 @@ def _prices_differ(former: Sequence[int], now: Sequence[int], percent: float) ->
     return len(former) != len(now) or any(
         abs(a - b) >= percent for a, b in zip(former, now, strict=True)
     )
+
+
+def _needs_differ(
+    former: tuple[OwnerNeed, ...] | None, now: tuple[OwnerNeed, ...] | None,
+    steps: SignificantChanges,
+) -> bool:  # fmt: skip
+    if former is None or now is None:
+        return former is not now
+    pairs = zip_longest(former, now)
+    return any(
+        a is None or b is None or a.uid != b.uid
+        or abs(a.memory_bytes - b.memory_bytes) >= steps.memory_bytes
+        for a, b in pairs
+    )  # fmt: skip

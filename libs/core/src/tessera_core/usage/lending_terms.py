@@ -24,6 +24,8 @@ class GrantedShare(Struct, frozen=True, kw_only=True, gc=False):
     """0 = no promise, and no limit."""
     best_effort: bool = False
     """True = it has the time that others leave: what it wants costs them nothing."""
+    lent: bool = False
+    """True = its memory is lent: it takes no slot that an owner could have."""
     lends: bool = True
     """False = its pod takes no part in lending."""
     most_cores_percent: float | None = None
@@ -52,7 +54,7 @@ def granted_shares_of(
         held[grant.uid, share.container, share.card] = GrantedShare(
             namespace=grant.namespace, memory_bytes=share.memory_bytes,
             cores_percent=share.cores_percent, best_effort=bool(share.best_effort),
-            lends=terms.lends, most_cores_percent=terms.most_percent, priority=terms.priority,
-            owner=owner,
+            lent=bool(share.lent), lends=terms.lends, most_cores_percent=terms.most_percent,
+            priority=terms.priority, owner=owner,
         )  # fmt: skip
     return held

@@ -1,8 +1,9 @@
 """Memory that owners were granted and do not use: what best-effort containers could have of a card.
 
-Nothing in a running cluster calls this yet. The simulated cluster of `benchmarks/workloads.py`
-does. Who ends where there is too little is `tessera_core.node.memory_reclaim`'s part. All arrays
-are (cards, seats), in bytes and seconds; a seat that nobody has is 0 everywhere.
+In a cluster `tessera_core.usage.owner_needs` says what owners count with, and the ledger what that
+leaves; the simulated cluster of `benchmarks/workloads.py` works out both here. Who ends where there
+is too little is `tessera_core.node.memory_reclaim`'s part. All arrays are (cards, seats), in bytes
+and seconds; a seat that nobody has is 0 everywhere.
 An owner is who holds memory that it was granted: guaranteed or burstable.
 """
 

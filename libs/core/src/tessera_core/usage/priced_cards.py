@@ -172,7 +172,7 @@ def _pods(seen: SmoothNode, holders: Holders) -> dict[_HeldCard, _Holder]:
         pod = found.get((uid, card))
         if pod is None:
             pod = found[uid, card] = _Holder(_traits(held), best_effort=held.best_effort)
-        pod.shares += 1
+        pod.shares += not held.lent
     for one in (one for card in seen.cards for one in card.containers if one.key in holders):
         pod = found[one.uid, one.card]
         wanted = wanted_percent(one.cores_percent, one.held_percent)

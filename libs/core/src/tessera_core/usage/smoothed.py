@@ -87,6 +87,8 @@ class SmoothCard(Struct, frozen=True, kw_only=True):
     """How `busy_percent` changes, per hour; no more than 100 either way."""
     confidence: float
     """See `SmoothContainer.confidence`."""
+    reclaims: bool = False
+    """See `CardLoad.reclaims`."""
     containers: tuple[SmoothContainer, ...] = ()
 
 

@@ -18,6 +18,15 @@ PRICED_PERCENTS: Final = (12, 25, 50, 75, 100)
 Price = Annotated[int, Meta(ge=0, le=100)]
 
 
+class OwnerNeed(Struct, frozen=True, kw_only=True, gc=False):
+    """An owner of a card's memory, and what it counts with where that is less than its grant."""
+
+    uid: str
+    """Of the pod."""
+    memory_bytes: Annotated[int, Meta(ge=0)]
+    """The most that its containers used, and a margin."""
+
+
 class CardHint(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """One card, smoothed over minutes."""
 
@@ -44,6 +53,10 @@ class CardHint(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     before this field."""
     holders: int = 0
     """Shares of the card that are counted in these."""
+    needs: tuple[OwnerNeed, ...] | None = None
+    """Of the owners that leave memory. None = none of the card may be lent: its agent takes none
+    back, an owner was short of it in the last hour, or nobody says, as in releases before this
+    field."""
 
 
 class ClassWant(Struct, frozen=True, kw_only=True, gc=False):

@@ -1,18 +1,20 @@
 """The rebalancer's hints about cards' use, for the orders that respond to them.
 
-Only the order of places that fit is affected. A hint counts for a while after it was published;
-then, or when none ever came, pods are placed as if there were no rebalancer.
+Only the order of places that fit is affected, and, where that is switched on, what is lent of
+memory that owners leave. A hint counts for a while after it was published; then, or when none ever
+came, pods are placed as if there were no rebalancer.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Annotated, Final, NoReturn
 
 import msgspec
 from msgspec import Meta, Struct
 
-from tessera_core.fleet.fleet import Fleet
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.scoring import pressure
 from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus, Message
@@ -38,6 +40,9 @@ class HintSettings(Struct, frozen=True, kw_only=True):
     """Respond to them. Off: pods are placed as if there were no rebalancer."""
     stale_s: Annotated[float, Meta(gt=0)] = 90.0
     """Seconds for which a hint counts: the rebalancer repeats each every 30, so two may be lost."""
+    lend_memory: bool = False
+    """Lend best-effort pods the memory that others were granted and leave. Agents must take it back
+    (component `memory-reclaim`): of the others' cards nothing is lent."""
     look_s: Annotated[float, Meta(gt=0)] = 1.0
     """Seconds between two checks for hints that are too old."""
 
@@ -47,12 +52,15 @@ class HintCache:
 
     def __init__(
         self,
-        fleet: Fleet,
+        ledger: Ledger,
         settings: HintSettings,
         clock: MonotonicClock,
         metrics: SchedulerMetrics,
+        freed: Callable[[], object],
     ) -> None:
-        self._fleet = fleet
+        """`freed` is called where more memory may be lent."""
+        self._ledger = ledger
+        self._freed = freed
         self._settings = settings
         self._clock = clock
         self._undecodable = metrics.undecodable.labels("hints")
@@ -97,7 +105,8 @@ class HintCache:
             return
         if self._latest.get(hints.node) is hints:
             self._published[hints.node] = at
-            pressure.set_pressure(self._fleet, hints)
+            pressure.set_pressure(self._ledger.fleet, hints)
+            self._lend(hints)
 
     def expire(self, now: float) -> None:
         """Drop what is too old."""
@@ -105,7 +114,19 @@ class HintCache:
         for node in [node for node, at in self._published.items() if at < last]:
             del self._published[node]
             self._latest.forget(node)
-            pressure.clear(self._fleet, node)
+            pressure.clear(self._ledger.fleet, node)
+            self._ledger.set_owner_needs(node, {})
+
+    def _lend(self, hints: NodeHints) -> None:
+        if not self._settings.lend_memory:
+            return
+        needs = {
+            card.card: {owner.uid: owner.memory_bytes for owner in card.needs}
+            for card in hints.cards
+            if card.needs is not None
+        }
+        if self._ledger.set_owner_needs(hints.node, needs):
+            self._freed()
 
     async def _listen(self, bus: Bus) -> NoReturn:
         async with bus.watch(HINTS_BUCKET) as items:
