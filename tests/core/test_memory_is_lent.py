@@ -160,6 +160,16 @@ def test_a_node_that_publishes_its_cards_again_lends_as_before() -> None:
     ]  # fmt: skip
 
 
+def test_a_snapshot_of_a_ledger_does_not_change_with_what_is_lent() -> None:
+    ledger = a_ledger()
+    before = ledger.snapshot()
+    ledger.set_owner_needs("n1", needs(g0={}))
+    between = ledger.snapshot()
+    assert lent_on(ledger, "a") is not None
+    assert [on(each, "lent_memory") for each in (before, between, ledger)] == [0, 0, 1000]
+    assert [each.fleet.cards.lends.any() for each in (before, between)] == [False, True]
+
+
 def test_who_wants_a_card_to_itself_gets_one_that_only_lends() -> None:
     ledger = a_ledger()
     ledger.set_owner_needs("n1", needs(g0={}, g1={}))

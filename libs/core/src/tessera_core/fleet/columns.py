@@ -34,11 +34,10 @@ class CardPrice(NamedTuple):
 NO_PRICE: Final = CardPrice((0,) * len(PRICED_PERCENTS), UNPRICED)
 
 
-USAGE: Final = (
-    "cores_used", "exclusive", "lends", "lent_memory", "lent_slots", "memory_used", "sharers",
-    "unused",
-)  # fmt: skip
+USAGE: Final = ("cores_used", "exclusive", "memory_used", "sharers")
 """The columns that change as grants come and go; the others are facts from the inventory."""
+LENT: Final = ("lends", "lent_memory", "lent_slots", "unused")
+"""Those that change with what is lent, and are 0 as long as nothing ever was."""
 
 
 class CardColumns:
@@ -111,7 +110,7 @@ class CardColumns:
     def idle(self) -> CardColumns:
         """The same cards, none of them used."""
         idle = self.copy()
-        for name in USAGE:
+        for name in (*USAGE, *LENT):
             setattr(idle, name, np.zeros_like(getattr(self, name)))
         return idle
 
@@ -146,6 +145,8 @@ class _Part(CardColumns):
         if name not in CardColumns.__slots__:
             raise AttributeError(name)
         part = getattr(self.of, name)[self.place]
+        if name in LENT:
+            part = part.copy()  # what is used is this view's own
         setattr(self, name, part)
         return part
 

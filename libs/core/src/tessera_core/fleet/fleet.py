@@ -18,6 +18,7 @@ from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.closed_cards import closed, with_reserved
 from tessera_core.fleet.columns import (
+    LENT,
     NO_PRICE,
     NO_VENDOR,
     USAGE,
@@ -54,8 +55,7 @@ class Fleet:
         """Changes whenever a row gets or loses its node."""
         self.changes: list[tuple[int, int]] = []
         """Cards, by row and column, whose use has changed, in order. It is another list after any
-        other change of nodes and cards, `blocked` and pressure apart, and when it has become long.
-        """
+        other change of nodes and cards, `blocked` and pressure apart, and when it is too long."""
         self.pressed: dict[str, Mapping[str, int]] = {}
         """Node -> card's id -> its pressure, where that is not 0. Set by `set_pressure`."""
         self.priced: dict[str, Mapping[str, CardPrice]] = {}
@@ -67,8 +67,7 @@ class Fleet:
         """Node -> vendors whose cards Tessera's agent gives there. Set by the reader of nodes."""
         self.missing: dict[str, frozenset[str]] = {}
         """Node -> vendors whose cards are expected there and not published. Set by the reader of
-        nodes.
-        """
+        nodes."""
         self.silent: dict[str, frozenset[str]] = {}
         """Node -> vendors whose agent is silent there. Set by `set_silent`."""
         self.reserved: tuple[ShadowCards, ...] = ()
@@ -86,6 +85,7 @@ class Fleet:
         """True while a snapshot shares the facts."""
         self._hints_shared = False
         """True while one shares what hints say."""
+        self._lending = False
 
     # -- nodes
 
@@ -128,6 +128,8 @@ class Fleet:
         """Add (or with sign -1 take back) a charge; a card that is not there is left out."""
         place = self.locate(node, card_id)
         if place is not None:
+            if charge.lent_slots:
+                self.begin_lending()
             c = self.cards
             c.memory_used[place] += sign * self.memory_cost(place, charge)
             c.cores_used[place] += sign * charge.cores_milli
@@ -138,6 +140,11 @@ class Fleet:
             if len(self.changes) >= _MOST_CHANGES:
                 self.changes = []
             self.changes.append(place)
+
+    def begin_lending(self) -> None:
+        """Before memory is lent: columns that have been 0 are no snapshot's any more."""
+        if not self._lending:
+            self._lending, self.cards, self.changes = True, self.cards.copy(*LENT), []
 
     def memory_cost(self, place: tuple[int, int], charge: Charge) -> int:
         """What a charge takes of the memory that can be granted of a card, by row and column."""
@@ -315,12 +322,10 @@ class Fleet:
 
     def snapshot(self) -> Fleet:
         """A copy for reading (but for `places`), which later changes leave alone."""
-        self._hints_shared = True
+        self._shared = self._hints_shared = True
         copy = copy_of(self)
-        copy.cards = self.cards.copy(*USAGE)
-        copy.blocked = self.blocked.copy()
-        copy.changes = []
-        self._shared = True
+        copy.cards = self.cards.copy(*USAGE, *(LENT if self._lending else ()))
+        copy.blocked, copy.changes = self.blocked.copy(), []
         return copy
 
     def part(self, rows: Ints) -> Fleet:
@@ -373,8 +378,7 @@ class Fleet:
         c.cores_total[at] = cores.milli(card.cores_percent)
         c.slots[at] = card.slots
         c.pressure[at] = self.pressed.get(self.names[row], {}).get(card.id, 0)
-        price = self.priced.get(self.names[row], {}).get(card.id, NO_PRICE)
-        c.prices[at], c.priced[at] = price
+        c.prices[at], c.priced[at] = self.priced.get(self.names[row], {}).get(card.id, NO_PRICE)
         c.blocked[at] = self._closed(self.names[row], card)
 
     def _place(self, row: int) -> None:

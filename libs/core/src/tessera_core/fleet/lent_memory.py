@@ -44,9 +44,11 @@ def set_lending(fleet: Fleet, node: str, unused: Mapping[str, int]) -> bool:
     """Say which of a node's cards lend memory, by id, and how much their owners leave of each, in
     bytes. Cards of which more can be granted than they have lend none. Whether one lends that did
     not, or `WORTH_BYTES` more."""
-    row, cards, grown = fleet.rows.get(node), fleet.cards, False
+    row, grown = fleet.rows.get(node), False
     if row is None:
         return False
+    fleet.begin_lending()
+    cards = fleet.cards
     for column, card in enumerate(fleet.facts[row]):
         at = (row, column)
         lends = card.id in unused and not is_overcommitted(card)
