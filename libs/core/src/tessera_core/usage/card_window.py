@@ -25,7 +25,7 @@ _WIDTH: Final = _SEEN + 1
 class CardWindow:
     """Measurements of one vendor's agent on one node."""
 
-    __slots__ = ("_began", "_cards", "_pace", "_uses", "at", "received_at", "vendor")
+    __slots__ = ("_began", "_cards", "_pace", "_reclaiming", "_uses", "at", "received_at", "vendor")
 
     def __init__(self, vendor: str, constants: SmoothingConstants) -> None:
         """Nothing was measured yet."""
