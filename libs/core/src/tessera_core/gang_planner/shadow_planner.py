@@ -90,7 +90,7 @@ class ShadowPlanner:
         pod = self._gangs.growth.take_next()
         if pod is None:
             return None
-        with self._opened(opened=self._passes([pod])):
+        with self._opened(self._passed([pod])):
             outcome = self._gangs.grow(pod, now_ns)
         self._runs(outcome)
         return outcome
