@@ -137,9 +137,10 @@ class ShadowPlanner:
         pod = outcome.pod
         if outcome.verdict is not Verdict.WAITING:
             return None
-        gang = self._gangs.catalog.of_pod.get(pod.metadata.uid)
-        if gang is not None and self._gangs.catalog.gangs[gang].gang.together:
-            short = self._gangs.short_of_room.get(gang)
+        gang_id = self._gangs.catalog.of_pod.get(pod.metadata.uid)
+        gang = None if gang_id is None else self._gangs.catalog.gangs[gang_id].gang
+        if gang_id is not None and gang is not None and (gang.together or gang.problem):
+            short = self._gangs.short_of_room.get(gang_id)
             if short is None or short.over:
                 return None
             name = ", ".join(self._gangs.catalog.gangs[each].gang.key for each in short.gangs)
@@ -196,7 +197,7 @@ class ShadowPlanner:
             return ""
         closed = partial(claims.closed, waits.tree)
         found = at_once(search.earliest(self._running, self._now, usable=usable, closed=closed))
-        if found is None:
+        if found is None or found.at <= self._now:  # it waits for something else than pods to end
             self._hopeless.add(waits.shape)
             return ""
         shadow = Shadow(
