@@ -66,6 +66,7 @@ PODS: Final = Row("Pods", (
         Column("Cores used", per_pod("cores_percent"), "percent"),
         Column("Cores granted", per_pod("cores_limit_percent"), "percent"),
         Column("Memory used", per_pod("memory_bytes"), "bytes"),
+        Column("Memory peak", per_pod("memory_peak_bytes"), "bytes"),
         Column("Memory granted", per_pod("memory_limit_bytes"), "bytes"),
         Column("Held back", per_pod("throttled_percent", "max"), "percent"),
         Column("Lent", per_pod("lent_percent"), "percent"),
@@ -76,10 +77,16 @@ PODS: Final = Row("Pods", (
 ))  # fmt: skip
 PER_POD: Final = Row("$pod", (
     on_cards("Memory of $pod", ("memory_bytes", "used"), ("memory_limit_bytes", "granted"),
-        unit="bytes"),
+        ("memory_peak_bytes", "peak of this hour and the last"), unit="bytes"),
     on_cards("Cores of $pod", ("cores_percent", "used"), ("cores_limit_percent", "granted"),
         ("lent_percent", "lent"), unit="percent"),
     on_cards("Time that $pod was held back", ("throttled_percent", "held back"), unit="percent"),
+    on_cards("Memory that $pod allocates, a second", ("allocated_bytes_per_second", ""),
+        unit="Bps"),
+    graph("Time of kernels of $pod", "max by (card, quantile) "
+        f"({of_namespace('tessera_agent_container_kernel_seconds', pod='$pod')})",
+        "{{card}} {{quantile}}", unit="s"),
+    on_cards("Processes of $pod", ("processes", ""), unit="short"),
 ), repeat="pod")  # fmt: skip
 AGENTS: Final = Row("What agents do for them", (
     graphs("Time until a container has its cards, p99",
