@@ -13,6 +13,8 @@ from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.columns import UNPRICED
 from tessera_core.fleet.cores import milli
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.placement.packing.demand_history import History
+from tessera_core.placement.packing.forecast import Forecast, learn
 from tessera_core.placement.packing.packer import Packer
 from tessera_core.placement.place import Placement
 from tessera_core.placement.placer import Placer
@@ -311,6 +313,50 @@ def test_where_gpu_time_is_plenty_parts_keep_away_from_cards_that_nobody_holds()
     lead = placer.with_pressure(a_pod(), units(a_pod()))[0].lead
     assert lead.policy.pressure is PressurePolicy.PRICE
     assert not pressure.felt(fleet.cards, lead).any()
+
+
+A_CARD = Request(vendor="acme", dialect="acme", memory_percent=100, cores_percent=100)
+A_CARD_OF_ITS_OWN = Request(vendor="acme", dialect="acme", count=2, exclusive=True)
+HALF = Request(vendor="acme", dialect="acme", memory_percent=50, cores_percent=50)
+
+
+def learned(placer: Placer, *asked: Request) -> Forecast:
+    """What is expected of the placer's cluster, from so many pods that came equally often."""
+    packer, history = placer.packer, History()
+    assert packer is not None
+    for request in asked:
+        container = ContainerRequest(container="c", position=0, role=Role.APP, requests=(request,))
+        for n in range(60):
+            history.add(PodRequest(namespace="d", name="p", uid=f"{n}", containers=(container,)), 0)
+    packer.state.adopt(learn(*packer.state.lesson(placer.fleet, history, 0)))
+    return packer.state.forecast
+
+
+@pytest.mark.parametrize(
+    ("asked", "whole"),
+    [
+        ((HALF, A_CARD), True),
+        ((HALF, A_CARD_OF_ITS_OWN), True),
+        ((HALF,), False),
+        ((), True),  # nothing is known
+    ],
+)
+def test_where_nobody_asks_for_whole_cards_parts_begin_cards_that_nobody_holds(
+    asked: tuple[Request, ...],
+    whole: bool,  # noqa: FBT001  (a case)
+) -> None:
+    placer = a_cluster(packer=packing(), cards=2)
+    for n in NAMES:
+        priced(placer, n, (0, 0, 0, 0, 20), (0, 0, 0, 0, 20))
+    hold(placer, "n1", 1)
+    assert price.is_plenty(placer.fleet)
+    assert learned(placer, *asked).whole == whole
+    assert placer.packer is not None
+    wanted = placer.packer.units("u", units(a_pod()))
+    lead = placer.with_pressure(a_pod(), wanted)[0].lead
+    assert lead.policy.pressure is PressurePolicy.FIRST_PRICED
+    felt = pressure.felt(placer.fleet.cards, lead)[placer.fleet.rows["n1"], :2].tolist()
+    assert felt == ([pressure.IDLE, 0] if whole else [0, 0])
 
 
 def test_without_prices_cards_that_nobody_holds_cost_nothing_more() -> None:

@@ -135,6 +135,9 @@ class Policy(Struct, frozen=True, kw_only=True):
     wanted_percent: float = 0
     """Where prices count: GPU time that the pod is expected to want of each card; 0 = it has its
     cards to itself."""
+    spares_idle_cards: bool = True
+    """Where pressure comes first: a card that nobody holds counts as one step of it, because other
+    pods ask for whole cards."""
 
 
 class ModelSizes(Struct, frozen=True):

@@ -49,6 +49,8 @@ class Forecast(Struct, frozen=True, eq=False):
     memory_per_card: float
     many: float
     """The part of all cards asked for that pods of `MANY` cards or more ask for."""
+    whole: bool
+    """Pods ask for whole cards, or nothing is known of what they ask for."""
     short: bool
     """Hosts are short of processor (`tessera_core.placement.packing.host_shortage`)."""
 
@@ -71,6 +73,7 @@ def learn(kinds: CardKinds, past: Demand, seed: int = 0) -> Forecast:
         cpu_per_card=past.cpu / total if past.cpu and total else np.inf,
         memory_per_card=past.memory / total if past.memory and total else np.inf,
         many=many / total if total else 0,
+        whole=not total or any(_takes_whole_cards(ask, kinds) for ask, _ in past.asks),
         short=is_short(kinds, past, past.cpu / total if total else 0),
     )
     return _assembled(kinds, _tables(kinds, past, seed), expected)
@@ -87,6 +90,7 @@ def extended(forecast: Forecast, kinds: CardKinds) -> Forecast:
         cpu_per_card=forecast.cpu_per_card,
         memory_per_card=forecast.memory_per_card,
         many=forecast.many,
+        whole=forecast.whole,
         short=forecast.short,
     )
     return _assembled(kinds, [*forecast.tables, *fresh.tables[known:]], expected)
@@ -101,6 +105,7 @@ class _Expected(NamedTuple):
     cpu_per_card: float
     memory_per_card: float
     many: float
+    whole: bool
     short: bool
 
 
@@ -170,6 +175,11 @@ def _parts(kinds: CardKinds, past: Demand) -> Floats:
         if asked.any():
             parts[kind] = asked / asked.sum()
     return parts
+
+
+def _takes_whole_cards(ask: DemandShape, kinds: CardKinds) -> bool:
+    all_of_it = (ask.need >= kinds.totals)[:, : kinds.amounts].all(1)
+    return bool(ask.count and ((ask.alone | all_of_it) & ask.allowed).any())
 
 
 def _scarcity(kinds: CardKinds, past: Demand, asked: Floats) -> Floats:

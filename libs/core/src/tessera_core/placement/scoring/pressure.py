@@ -45,7 +45,9 @@ FIRM: Final = 6
 IDLE: Final = 1
 """What a request for a part feels of a card that nobody holds: it begins a card that others could
 have had as a whole, so it rather goes where little is felt. Without this, pods that ask for whole
-cards wait longer than they would without any hints (docs/measurements.md, Rebalancing)."""
+cards wait longer than they would without any hints (docs/measurements.md, Rebalancing). Where cards
+have prices and no pod of the packer's history asks for a whole card, nobody loses by it, and it
+counts nothing."""
 _WHOLE: Final = 100
 _SOON_H: Final = 0.25
 """Hours for which a trend is believed."""
@@ -87,7 +89,7 @@ def pressure_sensitive_units(
     if all(policy is PressurePolicy.NOTHING for policy in policies):
         return wanted
     return tuple(
-        _responding(fleet, pod.namespace, unit, policy)
+        _responding(fleet, packer, pod.namespace, unit, policy)
         for unit, policy in zip(wanted, policies, strict=True)
     )
 
@@ -97,7 +99,8 @@ def felt(cards: CardColumns, request: Request) -> Codes:
     soft = not request.cores_percent and not request.exclusive
     least = np.uint8(SOFT if soft else FIRM)
     over: Codes = np.maximum(cards.pressure, least) - least
-    if request.policy.pressure not in COMES_FIRST or _takes_all(request):
+    policy = request.policy
+    if policy.pressure not in COMES_FIRST or not policy.spares_idle_cards or _takes_all(request):
         return over
     begun: Codes = np.maximum(over, np.where(cards.sharers == 0, np.uint8(IDLE), np.uint8(0)))
     return begun
@@ -146,12 +149,14 @@ def _packs(unit: PlacementUnit) -> bool:
 
 
 def _responding(
-    fleet: Fleet, namespace: str, unit: PlacementUnit, to: PressurePolicy
+    fleet: Fleet, packer: Packer | None, namespace: str, unit: PlacementUnit, to: PressurePolicy
 ) -> PlacementUnit:
     lead = joint(unit)
     policy = replace(unit.lead.policy, pressure=to)
     if to in PRICED:
         policy = replace(policy, wanted_percent=price.wanted_percent(fleet, namespace, lead))
+    if to is PressurePolicy.FIRST_PRICED and packer is not None and policy.node is NodeOrder.PACK:
+        policy = replace(policy, spares_idle_cards=packer.state.forecast.whole)
     return PlacementUnit(
         tuple(replace(part, request=replace(part.request, policy=policy)) for part in unit.parts)
     )
