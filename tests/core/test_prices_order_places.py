@@ -341,7 +341,7 @@ def learned(placer: Placer, *asked: Request) -> Forecast:
         ((), True),  # nothing is known
     ],
 )
-def test_where_nobody_asks_for_whole_cards_parts_begin_cards_that_nobody_holds(
+def test_without_requests_for_whole_cards_parts_begin_cards_that_nobody_holds(
     asked: tuple[Request, ...],
     whole: bool,  # noqa: FBT001  (a case)
 ) -> None:
