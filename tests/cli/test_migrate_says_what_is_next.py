@@ -141,6 +141,38 @@ def test_the_component_migration_has_to_be_there(tessera: Tessera) -> None:
     assert (status, answer["blockers"]) == (0, [])
 
 
+CONF = 'actions: "enqueue, allocate, preempt"\ntiers:\n- plugins:\n  - name: gang\n'
+
+
+def volcanos(conf: str) -> Json:
+    """The ConfigMap of its scheduler."""
+    meta = {"name": "volcano-scheduler-configmap", "namespace": "volcano-system"}
+    data = {"volcano-scheduler.conf": conf}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+
+
+def test_what_volcanos_scheduler_did_has_a_switch_here(tessera: Tessera) -> None:
+    there = (labelled({"gpu": "on"}), HAMIS, volcanos(CONF))
+    status, answer = answer_of(tessera, *there)
+    assert answer["settings"] == [
+        "volcano-scheduler.conf has gang: gangs start whole with the component gangs",
+        "volcano-scheduler.conf has preempt: pods are evicted for those of higher priority with "
+        "the component preemption (TESSERA_PREEMPTION_MODE=on)",
+    ]
+    assert status == answer_of(tessera, *there[:-1])[0]
+    ran = tessera("migrate", "-f", "-", stdin=text(*there))
+    assert "\nvolcano-scheduler.conf has preempt: " in ran.out
+
+
+@pytest.mark.parametrize("conf", ["tiers: [", "tiers: 1", "- a"])
+def test_a_configuration_of_volcanos_that_cannot_be_read_is_said(
+    tessera: Tessera, conf: str
+) -> None:
+    _, answer = answer_of(tessera, labelled({"gpu": "on"}), HAMIS, volcanos(conf))
+    (said,) = answer["settings"]
+    assert said.startswith("ConfigMap volcano-system/volcano-scheduler-configmap: ")
+
+
 def test_without_daemonsets_nothing_is_called_ready(tessera: Tessera) -> None:
     status, answer = answer_of(tessera, node())
     assert status == 1
@@ -248,14 +280,18 @@ async def test_a_cluster_says_what_its_dump_says(tessera: Tessera, tmp_path: Pat
         holder = bound("a", "GPU-gpu-1-0,NVIDIA,3000,30:;", on="gpu-1")
         holder["spec"]["containers"][0]["image"] = "main"
         await cluster.create(HAMIS)
+        volcano = {"metadata": {"name": "volcano-system"}}
+        (await cluster.admin.post("/api/v1/namespaces", volcano)).done  # noqa: B018  (checks)
+        maps = "/api/v1/namespaces/volcano-system/configmaps"
+        (await cluster.admin.post(maps, volcanos(CONF))).done  # noqa: B018  (checks)
         (await cluster.admin.post("/api/v1/namespaces/default/pods", holder)).done  # noqa: B018  (checks)
         config = f"--kubeconfig={cluster.server.kubeconfig}"
         ran = await asyncio.to_thread(tessera, "migrate", config, "-o", "json")
         lists = [
             (await cluster.admin.get(path)).done
-            for path in ("/api/v1/nodes", "/api/v1/pods", "/apis/apps/v1/daemonsets")
+            for path in ("/api/v1/nodes", "/api/v1/pods", "/apis/apps/v1/daemonsets", maps)
         ]
-        kinds = ("Node", "Pod", "DaemonSet")
+        kinds = ("Node", "Pod", "DaemonSet", "ConfigMap")
         dump = [
             {"apiVersion": found["apiVersion"], "kind": kind, **item}
             for kind, found in zip(kinds, lists, strict=True)
@@ -266,6 +302,7 @@ async def test_a_cluster_says_what_its_dump_says(tessera: Tessera, tmp_path: Pat
         (one,) = answer["nodes"]
         assert (one["name"], one["plugins"]) == ("gpu-1", ["kube-system/hami-device-plugin"])
         assert (one["pods"], one["held_mib"]) == (["default/a"], 3000)
+        assert len(answer["settings"]) == 2
         refused = await asyncio.to_thread(
             tessera, "migrate", f"--kubeconfig={cluster.config_of(READER)}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tessera_core.dialect_kit.contract import Dimension, QuotaUnit
+from tessera_core.dialects.volcano import scheduler_config
 from tessera_core.planner import Planner
 from tessera_core.recovery.cluster import Cluster
 from tessera_core.registry.registry import BadConfiguration, load
@@ -102,6 +103,27 @@ def test_what_belongs_to_another_in_a_schedulers_file_is_reported() -> None:
     assert [w for w in reported if "GPUExclusiveRules" in w]
     assert [w for w in reported if "deviceshare.ScheduleWeight" in w]
     assert len(reported) == 4
+
+
+@pytest.mark.parametrize(
+    ("actions", "plugins", "said"),
+    [
+        ("enqueue, allocate, backfill", (), ["neither preempt nor reclaim"]),
+        ("allocate,preempt", (), ["has preempt: pods are evicted", "TESSERA_PREEMPTION_MODE=on"]),
+        ("allocate, gangpreempt, gangreclaim", (), ["has gangpreempt", "has gangreclaim",
+                                                    "TESSERA_PREEMPTION_RECLAIM=true"]),
+        ("preempt, reclaim", ("gang", "capacity"), ["has gang: gangs start whole",
+                                                    "has capacity: queues are followed"]),
+        ("", (), []),
+    ],
+)  # fmt: skip
+def test_its_switches_are_named_that_do_the_same_here(
+    actions: str, plugins: tuple[str, ...], said: list[str]
+) -> None:
+    tiers = [{"plugins": [{"name": name} for name in plugins]}]
+    settings = scheduler_config.read({"actions": actions, "tiers": tiers}).settings
+    assert all(any(text in each for each in settings) for text in said)
+    assert bool(settings) is bool(said)
 
 
 def test_the_new_plugin_goes_before_the_old_one_and_the_option_before_both() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from tessera_core.dialect_kit.monitoring import CompetingSystem
+from tessera_core.dialects.volcano import scheduler_config
 from tessera_core.explain.card_holders import ListedCard, ListedNode
 from tessera_core.preflight.findings import FindingState, listed, on_node
 from tessera_core.preflight.installation import other_webhooks
@@ -76,6 +78,8 @@ class ClusterMigration(Struct, frozen=True, kw_only=True):
     """Commands before the first node."""
     after: tuple[str, ...]
     """Commands after the last."""
+    settings: tuple[str, ...] = ()
+    """What the configuration of another scheduler switches on, and what does the same here."""
 
     @property
     def blocked(self) -> bool:
@@ -124,8 +128,23 @@ def migration(
         blockers += [f"{one.found}: {one.remedy}" for one in webhooks]
     after = [one.remedy.partition("  #")[0] for one in webhooks]
     return ClusterMigration(
-        nodes=nodes, blockers=tuple(blockers), before=before, after=tuple(after)
-    )
+        nodes=nodes, blockers=tuple(blockers), before=before, after=tuple(after),
+        settings=tuple(_settings(cluster)),
+    )  # fmt: skip
+
+
+def _settings(cluster: InstallationSnapshot) -> Iterator[str]:
+    """Of Volcano's scheduler, where its ConfigMap was read."""
+    for found in cluster.configmaps:
+        text = found.data.get(scheduler_config.FILE)
+        if text is None:
+            continue
+        try:
+            conf = msgspec.yaml.decode(text, type=dict[str, Any] | None) or {}
+            yield from scheduler_config.read(conf).settings
+        except (msgspec.DecodeError, ValueError) as e:
+            meta = found.metadata
+            yield f"ConfigMap {meta.namespace}/{meta.name}: {scheduler_config.FILE}: {e}"
 
 
 def counts_others(scheduler: WorkloadFacts) -> bool:

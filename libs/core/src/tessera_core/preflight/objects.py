@@ -342,7 +342,7 @@ class RuntimeClassFacts(Struct, frozen=True):
 
 
 class ConfigMapFacts(Struct, frozen=True):
-    """A ConfigMap of Tessera's namespace."""
+    """A ConfigMap of Tessera's namespace, or of another scheduler's."""
 
     metadata: FullMeta = FullMeta()
     data: dict[str, str] = {}

@@ -17,7 +17,12 @@ from tessera_cli.text import condensed
 from tessera_core.explain.card_holders import ListedNode
 from tessera_core.planner import Planner
 from tessera_core.preflight.migration import ClusterMigration, ReadCards, migration
-from tessera_core.preflight.objects import NodeFacts, WebhookRegistration, WorkloadFacts
+from tessera_core.preflight.objects import (
+    ConfigMapFacts,
+    NodeFacts,
+    WebhookRegistration,
+    WorkloadFacts,
+)
 from tessera_core.preflight.snapshot import InstallationSnapshot
 from tessera_core.recovery.cluster import Cluster
 from tessera_core.registry.registry import DialectRegistry
@@ -31,6 +36,7 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[str, type[Any]]]] = {
     ("apps", "Deployment"): ("deployments", WorkloadFacts),
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"):
         ("mutatingwebhooks", WebhookRegistration),
+    ("", "ConfigMap"): ("configmaps", ConfigMapFacts),
 }  # fmt: skip
 """What is read besides: its field of the snapshot, and its form."""
 
@@ -70,7 +76,7 @@ def compare(
     snapshot = InstallationSnapshot(
         registry=world.registry, vendors=monitoring(world.registry), nodes=tuple(facts),
         daemonsets=tuple(more["daemonsets"]), deployments=tuple(more["deployments"]),
-        mutatingwebhooks=tuple(more["mutatingwebhooks"]),
+        mutatingwebhooks=tuple(more["mutatingwebhooks"]), configmaps=tuple(more["configmaps"]),
     )  # fmt: skip
     return migration(snapshot, _read(world.registry, cluster, listed, unpublished), nodes)
 

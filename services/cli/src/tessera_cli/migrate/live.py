@@ -14,7 +14,7 @@ from tessera_cli.input.manifests import Item
 from tessera_cli.kubeconfig import ClusterTarget
 from tessera_cli.place.reservations import RESERVATION
 from tessera_core.registry.registry import DialectRegistry
-from tessera_runtime.errors import ApiNotFound
+from tessera_runtime.errors import ApiForbidden, ApiNotFound
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import NONE, Kube
 from tessera_runtime.kube.lists import pages
@@ -36,6 +36,8 @@ class _List(Struct, frozen=True):
     query: Mapping[str, str] = NONE
     custom: bool = False
     """Whether a cluster may be without this kind."""
+    spared: bool = False
+    """Whether nothing that is in the way could be in it: a caller may lack the right to it."""
 
 
 class _Head(Struct, frozen=True, rename="camel"):
@@ -67,6 +69,9 @@ def _lists(registry: DialectRegistry) -> Iterator[_List]:
     yield _List(webhooks, admission, "MutatingWebhookConfiguration")
     group, kind = RESERVATION
     yield _List(paths.in_group(group, "v1alpha1", "reservations"), group, kind, custom=True)
+    yield _List(
+        "/api/v1/namespaces/volcano-system/configmaps", "", "ConfigMap", custom=True, spared=True
+    )
     for path in dict.fromkeys(_custom_paths(registry)):
         yield _List(path, path.split("/")[2], custom=True)
 
@@ -83,6 +88,9 @@ async def _items(kube: Kube, wanted: _List) -> AsyncGenerator[Item]:
                 yield Item(_WHERE, wanted.group, "", kind, raw)
     except ApiNotFound:
         if not wanted.custom:
+            raise
+    except ApiForbidden:
+        if not wanted.spared:
             raise
     except msgspec.DecodeError as e:
         raise MigrationUnreadable(f"{wanted.path}: an object is not of a known form: {e}") from e

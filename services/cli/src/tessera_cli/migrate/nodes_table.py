@@ -63,6 +63,7 @@ def _cards(count: int, memory_mib: int) -> str:
 def _notes(found: ClusterMigration, *, every: bool) -> Iterator[str]:
     yield from (f"blocked: {blocker}" for blocker in found.blockers)
     yield from (f"first: {command}" for command in found.before)
+    yield from found.settings
     noted = [node for node in found.nodes if node.blockers or node.differences]
     for node in noted if every else noted[:MOST]:
         yield from (f"{node.name}: blocked: {blocker}" for blocker in node.blockers)
