@@ -27,7 +27,7 @@ from tessera_core.slices import Slices
 from tessera_schema.kube import Pod
 
 _NONE: Final[Withheld] = {}
-_PODS_OF_A_SLICE: Final = 16
+_PODS_OF_A_SLICE: Final = 8
 _LIFETIMES_OF_A_SLICE: Final = 1024
 _SHAPES_OF_A_SLICE: Final = 32
 _WHOLE_FLEET: Final = (None,) * 3
