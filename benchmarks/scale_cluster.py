@@ -70,6 +70,16 @@ def read_layout(path: Path) -> Layout:
     return _layout(path.read_bytes())
 
 
+def signed_grant(pod: PlacedPod, node: str) -> str:
+    """What the scheduler writes on the pod."""
+    share = Share(
+        container="c", position=0, vendor=VENDOR, dialect="hami", card=f"{node}-{pod.card}",
+        index=pod.card, memory_bytes=POD_MIB * MIB, cores_percent=0,
+    )  # fmt: skip
+    grant = Grant(uid=pod.uid, namespace=pod.namespace, name=pod.name, node=node, shares=(share,))
+    return SIGNER.sign(encode_grant(grant))
+
+
 def cards_of(node: str) -> list[Card]:
     """A node's cards."""
     return [a_card(f"{node}-{i}", i, vendor=VENDOR, mib=CARD_MIB) for i in range(CARDS)]
@@ -183,12 +193,8 @@ class LargeCluster:
         meta: dict[str, Any] = {"name": name, "ownerReferences": [owner], "labels": {"app": "job"}}
         body = {"metadata": meta, "spec": _spec(POD_MIB)}
         uid = self._call("POST", path, body)["metadata"]["uid"]
-        share = Share(
-            container="c", position=0, vendor=VENDOR, dialect="hami", card=f"{node}-{card % CARDS}",
-            index=card % CARDS, memory_bytes=POD_MIB * MIB, cores_percent=0,
-        )  # fmt: skip
-        grant = Grant(uid=uid, namespace=namespace, name=name, node=node, shares=(share,))
-        notes = {GRANT_KEY: SIGNER.sign(encode_grant(grant))}
+        placed = PlacedPod(namespace, name, uid, card % CARDS)
+        notes = {GRANT_KEY: signed_grant(placed, node)}
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         self._call(
             "POST", f"{path}/{name}/binding",
@@ -196,7 +202,7 @@ class LargeCluster:
         )  # fmt: skip
         status = {"phase": "Running", "startTime": format_time(time.time() - AGE_S)}
         self._call("PATCH", f"{path}/{name}/status", {"status": status})
-        self.layout.nodes[node].append(PlacedPod(namespace, name, uid, card % CARDS))
+        self.layout.nodes[node].append(placed)
 
     def _renew(self, node: str) -> None:
         self._call("PATCH", f"{_LEASES}/{agent_lease_name(VENDOR, node)}", {"spec": _renewal()})

@@ -8,6 +8,7 @@ the same time. The most precise source names the cards; the others may add what 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from sys import intern
 from typing import Final
 
 import msgspec
@@ -31,6 +32,7 @@ from tessera_schema.cards import (
 from tessera_schema.kube import Custom, Node
 from tessera_schema.node_cards import PUBLISHED_VERSION, decode_node_cards
 
+_NO_LINKS: Final[dict[str, int]] = {}
 POOL_LABEL: Final = f"{GROUP}/pool"
 """Label of a node that says its pool; dialects may know others, which count where it is missing."""
 OWN_SOURCE: Final = "tessera"
@@ -231,11 +233,19 @@ def _own_inventories(registry: DialectRegistry, node: Node) -> list[Inventory]:
         found.append(
             Inventory(
                 vendor=vendor, source=OWN_SOURCE, precision=Precision.TESSERA,
-                cards=tuple(replace(c, vendor=vendor, siting=UNSET) for c in cards),
+                cards=tuple(_lean(c, vendor) for c in cards),
                 giving=giving, advertised=advertised, warnings=warnings,
             )
         )  # fmt: skip
     return found
+
+
+def _lean(card: Card, vendor: str) -> Card:
+    """A published card as it is held: what cards have in common is there once."""
+    return replace(
+        card, vendor=vendor, model=intern(card.model), switch=intern(card.switch),
+        mode=intern(card.mode), links=card.links or _NO_LINKS, siting=UNSET,
+    )  # fmt: skip
 
 
 def _credible(node: str, inventory: Inventory, warnings: list[str]) -> Inventory:

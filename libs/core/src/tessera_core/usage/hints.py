@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import zip_longest
 
 from msgspec import Struct
@@ -17,6 +18,8 @@ from tessera_core.usage.smoothed import SmoothCard, SmoothContainer, SmoothNode
 from tessera_schema.messages.hints import CardHint, LendingBound, NodeHints, OwnerNeed
 
 _NOTHING = GrantedShare()
+_EQUAL = 8192
+"""Numbers of hints of which equal ones are one object: nearly all that there are."""
 
 
 class SignificantChanges(Struct, frozen=True, kw_only=True):
@@ -87,12 +90,18 @@ def _card_hint(card: SmoothCard, on: Sequence[HeldContainer], priced: PricedCard
     busy = max(card.busy_percent - rest, 0.0)
     waits = max(waits, _crowded(card, busy) if rest else card.crowded_percent)
     return CardHint(
-        card=card.card, busy_percent=round(busy, 1),
-        contended_percent=round(waits, 1), idle_cores_percent=round(min(idle_cores, 100), 1),
-        idle_memory_bytes=idle_memory, trend_percent=round(card.trend_percent, 1),
-        confidence=round(card.confidence, 2), expected_percent=priced.expected_percent,
+        card=card.card, busy_percent=_one(round(busy, 1)), contended_percent=_one(round(waits, 1)),
+        idle_cores_percent=_one(round(min(idle_cores, 100), 1)), idle_memory_bytes=idle_memory,
+        trend_percent=_one(round(card.trend_percent, 1)),
+        confidence=_one(round(card.confidence, 2)), expected_percent=priced.expected_percent,
         prices=priced.prices, holders=priced.holders,
     )  # fmt: skip
+
+
+@lru_cache(_EQUAL)
+def _one(percent: float) -> float:
+    """Equal numbers are one object: a cluster's hints have half a million of them."""
+    return percent
 
 
 def _crowded(card: SmoothCard, busy_percent: float) -> float:
