@@ -170,6 +170,18 @@ def test_a_share_that_grows_on_the_card_alone_needs_room_there() -> None:
     cards.what_lies_on_a_card_never_exceeds_it()
 
 
+def test_it_needs_room_there_also_once_the_card_is_overcommitted_no_more() -> None:
+    cards = ScaledCards()
+    small = a_request(memory_bytes=100 * MIB, guaranteed=True)
+    cards.place(a_request(memory_bytes=24_000 * MIB), small, Role.INIT)
+    (card,) = {share.card for share in cards.grants["p1"].shares}
+    before = cards.sums()[card]
+    cards.scale(scaling=0.5)
+    cards.resize(which=0, mib=24_000)
+    assert cards.sums()[card] == before
+    cards.what_lies_on_a_card_never_exceeds_it()
+
+
 @given(memory, scalings, st.sampled_from(BARE))
 def test_an_ordinary_share_costs_what_it_has(mib: int, scaling: float, bare: Card) -> None:
     (card,) = CardSettings(memory_scaling=scaling).applied_to((bare,))

@@ -16,6 +16,7 @@ from tests.scheduler.gangs.test_queues_hold import QueueCluster
 ON: dict[str, Any] = {"history_weight": 1, "history_half_life_s": 60}
 
 
+@pytest.mark.looptime
 @pytest.mark.parametrize(("settings", "served"), [({}, "m"), (ON, "n")])
 async def test_the_queue_that_had_all_cards_comes_second(
     settings: dict[str, Any], served: str
