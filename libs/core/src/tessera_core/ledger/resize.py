@@ -69,7 +69,7 @@ def _no_room(fleet: Fleet, grant: Grant, more: Mapping[str, Charge]) -> tuple[Re
             continue
         free_bytes = int(cards.memory_total[place] - cards.memory_used[place])
         free_cores = int(cards.cores_total[place] - cards.cores_used[place])
-        # what grows on the card alone costs as much there, also once no more can be granted than it has
+        # what grows on the card alone costs as much there, overcommitted or no longer
         cost_bytes = max(fleet.memory_cost(place, charge), charge.resident_bytes)
         if cost_bytes > max(free_bytes, 0):
             return Reason.CARD_INSUFFICIENT_MEMORY, (
