@@ -106,7 +106,7 @@ def placed(card: Card, dice: Random) -> Iterator[Share]:
         )
         found = try_reserve(ledger, Placer(ledger.fleet), pod, None, 0)
         if not isinstance(found, Reserved):
-            assert ledger.fleet.overgranted() == 0
+            assert ledger.fleet.cards.overgranted() == 0
             return
         yield found.grant.shares[0]
 

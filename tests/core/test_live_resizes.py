@@ -192,7 +192,7 @@ def test_no_order_of_resizes_exceeds_the_card(plays: list[tuple[str, int, bool |
         if done is not None:
             ledger.resized(uid, done=done)
         assert charged(ledger)[0] <= 16_000
-        assert ledger.fleet.overgranted() == 0
+        assert ledger.fleet.cards.overgranted() == 0
     for uid in grants:
         ledger.ended(uid)
     assert not ledger.charges_on("n")

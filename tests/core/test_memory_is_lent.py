@@ -280,7 +280,7 @@ def test_what_is_lent_is_within_the_room_at_that_moment(
         before = ledger.fleet.snapshot().cards
         step(ledger, screens, n, what)
         assert is_within_room(ledger, before)
-        assert not ledger.fleet.overgranted()
+        assert not ledger.fleet.cards.overgranted()
 
 
 @settings(max_examples=150, deadline=None)

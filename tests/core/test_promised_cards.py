@@ -147,7 +147,7 @@ def test_the_pod_fits_whatever_others_of_no_higher_priority_take() -> None:
             assert isinstance(decided, (Reserved, Unschedulable))
         mine = try_reserve(ledger, placer, a_request("high", high), None, 0, 1)
         assert isinstance(mine, Reserved), (held, high)
-        assert ledger.fleet.overgranted() == 0
+        assert ledger.fleet.cards.overgranted() == 0
 
 
 def test_the_fleet_is_as_it_was_afterwards() -> None:

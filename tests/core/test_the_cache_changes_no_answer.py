@@ -180,7 +180,7 @@ def check(placing: Placing, pod: PodRequest, candidates: np.ndarray | None) -> N
         if isinstance(placed, Placement):
             vendors = {c.vendor for s in placed.shares if (c := fleet.card(placed.node, s.card))}
             assert vendors.isdisjoint(fleet.silent.get(placed.node, ()))
-    assert np.array_equal(placing.screens.usage(fleet), fleet.usage())
+    assert np.array_equal(placing.screens.usage(fleet), fleet.cards.usage())
 
 
 @settings(max_examples=40, deadline=None)

@@ -196,7 +196,7 @@ def _overfull_is_known(world: Simulation, scheduler: Scheduler) -> None:
     truth, overfull = world.cluster.truth, world.cluster.truth.overfull()
     if not overfull:
         return
-    assert scheduler.ledger.fleet.overgranted() >= 1, overfull
+    assert scheduler.ledger.fleet.cards.overgranted() >= 1, overfull
     for node, card in overfull:
         sharing = [
             pod for pod, bound in truth.living()

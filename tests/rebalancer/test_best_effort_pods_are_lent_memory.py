@@ -123,7 +123,7 @@ async def test_a_scheduler_that_starts_has_the_same_from_the_pods_alone() -> Non
         assert await lending.placed(scheduler, "first", 8000) == 1
     async with leading(lending.pods) as successor:
         assert counted(successor, "lent_memory_bytes") == 8000 * MIB
-        assert not successor.ledger.fleet.overgranted()
+        assert not successor.ledger.fleet.cards.overgranted()
 
 
 async def test_it_is_off_by_default() -> None:

@@ -37,7 +37,7 @@ class Witness:
         self.got.append(got)
         # a seat that was left in this tick has no loan any more, and cannot have got one in it
         self.most.append(self._own + np.maximum(self._lent, world.seats.lent))
-        self.overgranted += world.ledger.fleet.overgranted()
+        self.overgranted += world.ledger.fleet.cards.overgranted()
 
 
 def a_job(name: str, wants: Works | Serves, asks: Mapping[str, int | str], **facts: Any) -> Job:

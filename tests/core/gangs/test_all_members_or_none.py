@@ -58,7 +58,7 @@ def check_whole(
     assert set(answer.seats) == {each.pod.metadata.uid for each in members}
     assert uids <= holders(ledger).keys()
     assert all(ledger.entry(uid) is not None for uid in uids)
-    assert ledger.fleet.overgranted() == 0
+    assert ledger.fleet.cards.overgranted() == 0
     for each in members:  # what kube-scheduler counts has room too
         node = answer.seats[each.pod.metadata.uid].node
         assert node not in filters.refusals(each.pod)

@@ -163,13 +163,13 @@ def test_a_node_scores_by_what_is_in_use_before_the_pod() -> None:
     c, row = fleet.cards, fleet.rows["a"]
     c.sharers[row, :2], c.cores_used[row, :2] = [50, 75], [100_000, 200_000]
     c.memory_used[row, :2] = c.memory_total[row, :2]
-    assert 10 * fleet.usage()[row] == pytest.approx(25)
+    assert 10 * fleet.cards.usage()[row] == pytest.approx(25)
     fleet.put("b", [a_card("b0", slots=10, mib=8000)])
     row = fleet.rows["b"]
     c = fleet.cards
     c.sharers[row, 0], c.cores_used[row, 0] = 5, 50_000
     c.memory_used[row, 0] = c.memory_total[row, 0] // 2
-    assert 10 * fleet.usage()[row] == pytest.approx(15)
+    assert 10 * fleet.cards.usage()[row] == pytest.approx(15)
 
 
 @pytest.mark.parametrize(

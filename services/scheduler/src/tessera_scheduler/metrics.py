@@ -75,7 +75,7 @@ class SchedulerMetrics:
                 full("unused_memory_bytes"), "Memory that owners leave, and that may be lent",
                 value=int(cards.unused.sum()),
             )  # fmt: skip
-            over = ledger.fleet.overgranted()
+            over = ledger.fleet.cards.overgranted()
             yield GaugeMetricFamily(
                 self.registry.full("overgranted_cards"),
                 "Cards on which the books hold more than they have", value=over,

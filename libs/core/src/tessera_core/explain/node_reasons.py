@@ -53,7 +53,8 @@ def _short(fleet: Fleet, unit: PlacementUnit, allowance: Allowance) -> Codes:
     by_quota = (of_cards == Reason.RESOURCE_QUOTA_NOT_FIT).any(1)
     worst = np.where(by_quota, Reason.RESOURCE_QUOTA_NOT_FIT, of_cards.max(1, initial=0))
     why = np.where(have < count, Reason.NODE_INSUFFICIENT_DEVICE, worst)
-    none = np.where(fleet.misses(vendor), Reason.NODE_UNREGISTERED, Reason.NODE_HAS_NO_CARDS)
+    missing = fleet.only(*(node for node, absent in fleet.missing.items() if vendor in absent))
+    none = np.where(missing, Reason.NODE_UNREGISTERED, Reason.NODE_HAS_NO_CARDS)
     why = np.where(have == 0, none, why)
     return np.where(fits < count, why, 0).astype(np.uint8)
 

@@ -115,12 +115,18 @@ class CardColumns:
         return idle
 
     def usage(self) -> Floats:
-        """See `Fleet.usage`."""
+        """Per node the parts of slots, cores and memory in use, added up, all vendors together;
+        a part of nothing is 0. Ten times this is HAMi's score of a node."""
         return (
             _part(self.sharers.sum(1), self.slots.sum(1))
             + _part(self.cores_used.sum(1), self.cores_total.sum(1))
             + _part(self.memory_used.sum(1), self.memory_total.sum(1))
         )
+
+    def overgranted(self) -> int:
+        """Cards on which more is held than they have."""
+        memory, cores = self.memory_used > self.memory_total, self.cores_used > self.cores_total
+        return int((memory | cores | (self.sharers > self.slots)).sum())
 
     def copy(self, *columns: str) -> CardColumns:
         """These columns copied, the others shared."""

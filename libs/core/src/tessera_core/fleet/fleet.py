@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from tessera_core.fleet import cores
-from tessera_core.fleet.arrays import Bools, Floats, Ints
+from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.closed_cards import closed, with_reserved
 from tessera_core.fleet.columns import (
@@ -285,19 +285,10 @@ class Fleet:
         mask: Bools = self.cards.vendor == number
         return mask
 
-    def misses(self, vendor: str) -> Bools:
-        """The rows on which the vendor's cards are expected and not published."""
+    def only(self, *nodes: str) -> Bools:
+        """The rows, of which only those of these nodes are set; none where they are not known."""
         rows = np.zeros(len(self.names), np.bool_)
-        for node, vendors in self.missing.items():
-            if vendor in vendors and node in self.rows:
-                rows[self.rows[node]] = True
-        return rows
-
-    def only(self, node: str) -> Bools:
-        """The rows, of which only the node's is set; none where it is not known."""
-        rows = np.zeros(len(self.names), np.bool_)
-        if node in self.rows:
-            rows[self.rows[node]] = True
+        rows[[self.rows[node] for node in nodes if node in self.rows]] = True
         return rows
 
     @property
@@ -308,17 +299,6 @@ class Fleet:
             self._rank = np.empty(len(order), np.int64)
             self._rank[order] = np.arange(len(order))
         return self._rank
-
-    def usage(self) -> Floats:
-        """Per node the parts of slots, cores and memory in use, added up, all vendors together;
-        a part of nothing is 0. Ten times this is HAMi's score of a node."""
-        return self.cards.usage()
-
-    def overgranted(self) -> int:
-        """Cards on which more is held than they have."""
-        c = self.cards
-        memory, cores = c.memory_used > c.memory_total, c.cores_used > c.cores_total
-        return int((memory | cores | (c.sharers > c.slots)).sum())
 
     def snapshot(self) -> Fleet:
         """A copy for reading (but for `places`), which later changes leave alone."""
@@ -337,9 +317,8 @@ class Fleet:
             setattr(part, name, [getattr(self, name)[row] for row in numbers])
         part.rows = {name: row for row, name in enumerate(part.names) if name}
         part._places = {}
-        for row, cards in enumerate(part.facts):
-            for column, card in enumerate(cards):
-                part._places.setdefault(card.id, []).append((row, column))
+        for row in range(len(part.facts)):
+            part._place(row)
         return part
 
     # -- rows

@@ -103,7 +103,7 @@ class _Screen:
 
 
 class _Usage:
-    """`Fleet.usage`, kept."""
+    """`CardColumns.usage`, kept."""
 
     __slots__ = ("_totals", "_upto", "column")
 
@@ -112,14 +112,14 @@ class _Usage:
         c = fleet.cards
         totals = [c.slots.sum(1), c.cores_total.sum(1), c.memory_total.sum(1)]
         self._totals = np.stack(totals, axis=1, dtype=np.float64).tolist()
-        self.column: Floats = fleet.usage()
+        self.column: Floats = fleet.cards.usage()
         self._upto = len(fleet.changes)
 
     def follow(self, fleet: Fleet) -> None:
         """Add up again where use has changed."""
         places, self._upto = _changed(fleet, self._upto), len(fleet.changes)
         if len(places) * _MANY > len(fleet.names):
-            self.column = fleet.usage()
+            self.column = fleet.cards.usage()
             return
         c = fleet.cards
         for row in {row for row, _ in places}:
@@ -160,7 +160,7 @@ class ScreenCache:
         return screen.fits, screen.enough
 
     def usage(self, fleet: Fleet) -> Floats:
-        """`Fleet.usage`, to be read until the fleet changes."""
+        """`CardColumns.usage`, to be read until the fleet changes."""
         self._begin(fleet)
         if self._usage is None:
             self._usage = _Usage(fleet)

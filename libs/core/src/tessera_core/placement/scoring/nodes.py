@@ -27,8 +27,8 @@ def keys(
 ) -> list[Floats | Ints]:
     """The columns of the request's order, most important first, the node's name last. `room` are
     the cards that have room for the request, where that is known already. `host` is what the
-    pod asks of its host. Without a packer `pack` is binpack; `usage` is `Fleet.usage`, or where
-    somebody remembers it."""
+    pod asks of its host. Without a packer `pack` is binpack; `usage` is `CardColumns.usage`, or
+    where somebody remembers it."""
     policy = request.policy.pressure
     priced = policy in pressure.PRICED
     packs = request.policy.node is NodeOrder.PACK and packer is not None
@@ -37,7 +37,7 @@ def keys(
         hosts = packer.hosts.columns(fleet)
         columns = order.keys(fleet, request, packer.state, hosts=hosts, host=host, prices=prices)
     else:
-        columns = _keys(fleet, request, usage or fleet.usage)
+        columns = _keys(fleet, request, usage or fleet.cards.usage)
     if priced and not packs:
         coarse = price.coarse_steps(fleet.cards, request)
         columns.insert(0, pressure.on_worst_card(fleet, request, coarse, room))
