@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import ClientSession
 
 from tessera_core.hook.records import padded
+from tessera_core.hook.usage_file import KERNEL_TIMES_AT, TIMES
 from tessera_core.quota.allowance import NO_LIMITS
 from tessera_runtime.http.server import HttpSettings, application, serving, status_routes
 from tessera_runtime.metrics import MetricsRegistry
@@ -107,8 +108,29 @@ async def _agent(folder: Path) -> AsyncGenerator[MetricsRegistry]:
         overwrite(usage_file(given), bytes(a_usage(card)))
         spoilt = await node.run(granted("spoilt", a_share(card=1, mib=1024)))
         usage_file(spoilt).write_bytes(b"what the tenant thinks")
-        await looks(agent, 4)
-        yield agent.metrics
+        async with _launching(usage_file(given)):
+            await looks(agent, 4)
+            yield agent.metrics
+
+
+@asynccontextmanager
+async def _launching(path: Path) -> AsyncGenerator[None]:
+    """Kernels of all lengths are counted all the time."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(_launch(path), name="launches")
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+async def _launch(path: Path) -> None:
+    with path.open("r+b") as file:
+        for count in range(1, 1 << 31):
+            file.seek(KERNEL_TIMES_AT)
+            file.write(count.to_bytes(4, "little") * TIMES)
+            file.flush()
+            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

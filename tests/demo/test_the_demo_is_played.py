@@ -103,7 +103,7 @@ def recorded_use_has_all_of(answer: bytes, folder: Path) -> None:
     command = [sys.executable, "-m", "tessera_cli", "report"]
     recorded = subprocess.run(
         [*command, "--record", str(recording), "--kubeconfig", str(kubeconfig), "--period", "5",
-         "--for", "0.004", "--nats", found[1].decode()],
+         "--for", "0.01", "--nats", found[1].decode()],
         check=False, capture_output=True,
     )  # fmt: skip
     assert recorded.returncode == 0, recorded.stderr
@@ -123,7 +123,8 @@ def recorded_use_has_all_of(answer: bytes, folder: Path) -> None:
         assert owners[name]["used_hours"] > 0
         assert owners[name]["unmeasured_hours"] < owners[name]["granted_hours"] / 2
     fractions = [size["change"] for size in report["sizes"] if size["namespace"] == "kai"]
-    assert [(one["name"], one["annotation"]) for one in fractions] == [("gpu-fraction", True)]
+    found = [(one["name"], one["annotation"]) for one in fractions]
+    assert found == [("gpu-fraction", True)], report["left"]
 
 
 @pytest.mark.timeout(900)

@@ -29,8 +29,9 @@ def walk(seed: int, steps: int) -> Counter[str]:
 def test_gangs_are_whole_whatever_happens(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     seen = sum((walk(seed, STEPS) for seed in SEEDS), Counter[str]())
-    for what in ("starts", "gangs let through", "gates opened", "evictions"):
+    for what in ("starts", "gangs let through", "gates opened"):
         assert seen[what] >= len(SEEDS), what
+    assert seen["evictions"], "only a gang of which too few are left is dissolved: that is seldom"
 
 
 @pytest.mark.soak
