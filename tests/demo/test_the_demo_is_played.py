@@ -123,8 +123,8 @@ def recorded_use_has_all_of(answer: bytes, folder: Path) -> None:
         assert owners[name]["used_hours"] > 0
         assert owners[name]["unmeasured_hours"] < owners[name]["granted_hours"] / 2
     fractions = [size["change"] for size in report["sizes"] if size["namespace"] == "kai"]
-    found = [(one["name"], one["annotation"]) for one in fractions]
-    assert found == [("gpu-fraction", True)], report["left"]
+    named = [(one["name"], one["annotation"]) for one in fractions]
+    assert named == [("gpu-fraction", True)], report["without_size"]
 
 
 @pytest.mark.timeout(900)
