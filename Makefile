@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: console-test pictures help sync lock generate kube-bin fmt lint types contracts spelling names checks images test fuzz e2e faults gangs gang-walks demo place bench hook hook-test torch-test verify clean
+.PHONY: console-test pictures help sync lock generate kube-bin fmt lint types contracts spelling names checks images test fuzz e2e faults gangs gang-walks eviction-walks demo place bench hook hook-test torch-test verify clean
 
 ##@ Try it
 
@@ -151,6 +151,12 @@ gang-walks: STEPS = 500
 gang-walks: SEED = 1000
 gang-walks: $(SYNCED) ## random walks of schedulers that start gangs, for long (SEEDS=200 STEPS=500, SEED=1000 the first)
 	PYTHONHASHSEED=0 .venv/bin/python -m tests.machine.gangs.many_walks $(SEEDS) $(STEPS) $(SEED)
+
+eviction-walks: SEEDS = 100
+eviction-walks: STEPS = 400
+eviction-walks: SEED = 1000
+eviction-walks: $(SYNCED) ## random walks of schedulers that evict, for long (SEEDS=100 STEPS=400, SEED=1000 the first)
+	PYTHONHASHSEED=0 .venv/bin/python -m tests.machine.evictions.many_walks $(SEEDS) $(STEPS) $(SEED)
 
 fuzz: N = 0
 fuzz: SEED = 0

@@ -4,6 +4,7 @@ Deployment that starts a scheduler again; each second of virtual time they do th
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from random import Random
@@ -50,7 +51,10 @@ PODS_OF_TEAM: Final = "/api/v1/namespaces/default/pods"
 class GangSimulation(Replicas):
     """Nodes with two cards each, PodGroups, plans."""
 
-    def __init__(self, chance: Random, *, nodes: int, reserves: bool) -> None:
+    def __init__(
+        self, chance: Random, *, nodes: int, reserves: bool = False,
+        settings: SchedulerSettings = SETTINGS,
+    ) -> None:  # fmt: skip
         """`reserves`: cards are reserved for gangs in line."""
         self.chance = chance
         loop = StoppableLoop()
@@ -63,12 +67,13 @@ class GangSimulation(Replicas):
         """Called before a scheduler writes to the API server."""
         self.on_call: Callable[[Call], None] = lambda _call: None
         """Called with each bind call that kube-scheduler begins."""
-        self.crashes = 0
-        """Schedulers that have ended between two writes."""
+        self.crashes: Counter[str] = Counter()
+        """At which writes schedulers have ended, how often."""
         self._least: dict[str, int] = {}
         """Name of a gang with a PodGroup -> what that says now."""
-        self._doomed: dict[str, tuple[int, bool]] = {}
-        """Scheduler's name -> how many writes it does yet, and whether the last one is sent."""
+        self._doomed: dict[str, tuple[int, bool, str]] = {}
+        """Scheduler's name -> how many writes it does yet, whether the last one is sent, and what
+        the paths of those that count have in them."""
         self._dead_since: float | None = None
         for name in self.cluster.cards:
             self.join(name)
@@ -76,8 +81,8 @@ class GangSimulation(Replicas):
             self.cluster.call("POST", CRDS, definition)
         self.mend_groups()
         switch = GangReserves.ON if reserves else GangReserves.OFF
-        gangs = replace(SETTINGS.gangs, reserve_in_line=switch)
-        super().__init__(loop, replace(SETTINGS, gangs=gangs))
+        gangs = replace(settings.gangs, reserve_in_line=switch)
+        super().__init__(loop, replace(settings, gangs=gangs))
 
     async def _open(self, stack: AsyncExitStack, group: asyncio.TaskGroup) -> None:
         self.kube_scheduler = KubeScheduler(self.cluster, group, self.chance)
@@ -93,16 +98,17 @@ class GangSimulation(Replicas):
         replica = super().start()
         line = replica.line
         line.on_write = lambda verb, path, body: self._sent(replica, verb, path, body)
-        line.on_written = lambda _verb, path: self._may_crash(replica, path, sent=True)
+        line.on_written = lambda verb, path: self._may_crash(replica, verb, path, sent=True)
         self.on_replica(replica)
         return replica
 
     # -- crashes
 
-    def doom(self, replica: Replica, writes: int, *, sent: bool) -> None:
+    def doom(self, replica: Replica, writes: int, *, sent: bool, part: str = "") -> None:
         """Kill it at so many writes from now, renewals of its Lease not counted; with `sent` the
-        last one is done, and only its answer is lost."""
-        self._doomed[replica.name] = (writes, sent)
+        last one is done, and only its answer is lost. With `part` those count whose paths have
+        it."""
+        self._doomed[replica.name] = (writes, sent, part)
 
     def spare(self) -> None:
         """Nobody is killed any more."""
@@ -110,15 +116,16 @@ class GangSimulation(Replicas):
 
     def _sent(self, replica: Replica, verb: Verb, path: str, body: bytes) -> None:
         self.on_write(replica, verb, path, body)
-        self._may_crash(replica, path, sent=False)
+        self._may_crash(replica, verb, path, sent=False)
 
-    def _may_crash(self, replica: Replica, path: str, *, sent: bool) -> None:
-        left, last_is_sent = self._doomed.get(replica.name, (0, sent))
-        if not left or last_is_sent is not sent or "/leases/" in path or "/events" in path:
+    def _may_crash(self, replica: Replica, verb: Verb, path: str, *, sent: bool) -> None:
+        left, last_is_sent, part = self._doomed.get(replica.name, (0, sent, ""))
+        other = "/leases/" in path or "/events" in path or part not in path
+        if not left or last_is_sent is not sent or other:
             return
-        self._doomed[replica.name] = (left - 1, sent)
+        self._doomed[replica.name] = (left - 1, sent, part)
         if left == 1:
-            self.crashes += 1
+            self.crashes[f"{'after' if sent else 'before'} {verb} {_kind_of(path)}"] += 1
             replica.kill()
 
     async def _tick(self) -> None:
@@ -134,11 +141,17 @@ class GangSimulation(Replicas):
         truth = self.cluster.truth
         for uid, pod in list(truth.pods.items()):
             if is_leaving(pod):
-                self.cluster.delete(uid, 0)
+                if self.has_ended(uid):
+                    self.cluster.delete(uid, 0)
             elif pod.spec.node_name and not pod.status.start_time:
                 started = format_time(self.cluster.clock.time())
                 status = {"status": {"phase": "Running", "startTime": started}}
                 self.cluster.call("PATCH", f"{self.cluster.path(uid)}/status", status)
+
+    def has_ended(self, uid: str) -> bool:
+        """Whether a pod that was deleted has ended: within a second."""
+        del uid
+        return True
 
     async def _start_again(self) -> None:
         """Schedulers that are dead are buried; another one comes."""
@@ -213,3 +226,12 @@ class GangSimulation(Replicas):
         for uid, pod in list(self.cluster.truth.pods.items()):
             if pod.spec.node_name == node:
                 self.cluster.delete(uid, 0)
+
+
+def _kind_of(path: str) -> str:
+    """What is written there: a kind of object, or what is done to one."""
+    parts = [part for part in path.split("/") if part]
+    version = next(n for n, part in enumerate(parts) if part.startswith("v1"))
+    named = parts[version + 1 :]
+    named = named[2:] if named[0] == "namespaces" and len(named) > 2 else named
+    return named[0] if len(named) < 3 else f"{named[0]}/{named[2]}"

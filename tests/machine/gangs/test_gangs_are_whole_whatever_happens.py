@@ -1,7 +1,8 @@
 """Walks of whole schedulers that start gangs: they crash between any two writes, lose their Lease,
 see changes late, and kube-scheduler, nodes and tenants do as they like.
 
-A failure prints the seed and the last steps; `GangWalk(seed).go(steps)` takes the same ones again.
+A failure prints the seed and the last steps; `a_gang_walk(seed).go(steps)` takes the same ones
+again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from tests.machine.gangs.walk import GangWalk
+from tests.machine.gangs.many_walks import a_gang_walk
 
 STEPS = 1200
 """Of each walk; the first test takes 6,000 in all, 40 s of processor time."""
@@ -19,8 +20,8 @@ SEEDS = (1, 2, 3, 4, 5)
 
 
 def walk(seed: int, steps: int) -> Counter[str]:
-    """What was seen on the way. In one of four walks cards are reserved for gangs in line."""
-    gangs = GangWalk(seed, reserves=seed % 4 == 3)
+    """What was seen on the way."""
+    gangs = a_gang_walk(seed)
     gangs.go(steps)
     return gangs.invariants.seen
 
