@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.gangs.reservation import GangReservation, GangReserved, GangUnschedulable
@@ -74,13 +75,27 @@ def test_a_whole_card_stays_whole_while_a_part_of_it_leaves() -> None:
     }
 
 
-def test_it_ends_when_the_pod_has_cards() -> None:
+def test_it_ends_when_the_pod_is_bound() -> None:
+    """Cards without a node may be lost again: meanwhile only what the pod has there is its own."""
     ledger = a_ledger(promises=(a_promise(a_grant("high", 10)),))
-    assert ledger.withheld_from(("x",), 1)
+    assert ledger.withheld_from(("x",), 1)[AT].memory_bytes == 10 * MIB
     assert ledger.assume([a_grant("high", 2)], 0) is None
+    assert ledger.withheld_from(("x",), 1)[AT].memory_bytes == 8 * MIB
+    ledger.binding_sent("high")
+    ledger.resolve_binding("high", bound=True)
     assert ledger.withheld_from(("x",), 1) == {}
-    ledger.forget("high")
-    assert ledger.withheld_from(("x",), 1)
+
+
+def test_a_gang_that_loses_cards_elsewhere_finds_what_it_was_promised() -> None:
+    """A member that is reserved on another node, and never starts there, frees nothing here"""
+    ledger = a_ledger(promises=(a_promise(a_grant("g0", 16), leaving=(), to="g"),))
+    ledger.put_node("m", [a_card("c0", mib=16, vendor="acme")])
+    elsewhere = replace(a_grant("g0", 16), node="m")
+    assert ledger.assume([elsewhere], 0) is None
+    withheld = ledger.withheld_from(("x",), 10)
+    assert promised_nodes(ledger, a_request("x", 16), 10, withheld).keys() == {"n"}
+    ledger.forget("g0")
+    assert ledger.withheld_from(("x",), 10)[AT].memory_bytes == 16 * MIB
 
 
 def test_a_grown_share_leaves_it_alone() -> None:

@@ -17,7 +17,7 @@ import msgspec
 from tessera_core.preemption.eviction_budgets import preemptor_of
 from tessera_runtime.kube.api import Verb
 from tessera_runtime.plans.plan_store import PlanObject
-from tessera_schema.plans import PLANS, PlanKind, PlanPhase, PlanSeat, PlanSpec
+from tessera_schema.plans import PLANS, PlanKind, PlanPhase, PlanSpec
 from tests.machine.evictions.eviction_simulation import EvictionSimulation
 from tests.machine.evictions.rooms import PromisedRooms, places_of, priority_of
 from tests.machine.evictions.shares import QueueShares
@@ -38,10 +38,6 @@ class EvictionInvariants:
         self.shares = QueueShares(world)
         self._world = world
         self._truth = world.cluster.truth
-        self._has: dict[str, float] = {}
-        """Uid -> when a leader's ledger last had cards for the pod, Unix time."""
-        self._since: dict[str, float] = {}
-        """Uid -> since when the ledger of who sent its Binding had cards for the pod, Unix time."""
         self.ahead: list[str] = []
         """Reclaims after which the taker was ahead of a lender."""
         self._begun: set[str] = set()
@@ -51,7 +47,6 @@ class EvictionInvariants:
         world.on_tick = self.tick
         world.on_write = self._sent
         world.on_replica = self.shares.follow
-        world.kube_scheduler.on_filter = self._observe
         world.cluster.truth.on_bound = self._bound
 
     def check(self) -> None:
@@ -59,11 +54,10 @@ class EvictionInvariants:
         assert not self.wrong, "\n".join(self.wrong)
 
     def tick(self) -> None:
-        """I2, and what ledgers have."""
+        """I2, and what reclaims leave."""
         self.wrong += self._truth.wrong
         if overfull := self._truth.overfull():
             self.wrong.append(f"I2: granted beyond what there is: {overfull}")
-        self._observe()
         plans = self.rooms.plans()
         self.rooms.standing(plans)
         for plan in plans:
@@ -83,23 +77,12 @@ class EvictionInvariants:
             self.seen["reclaims after which others had changed the shares"] += 1
             self.ahead.append(f"{plan.name} for {job}: {why}")
 
-    def _observe(self) -> None:
-        leader = self._world.leader
-        if leader is not None and leader.scheduler is not None:
-            now = self._world.cluster.clock.time()
-            self._has |= {entry.grant.uid: now for entry in leader.scheduler.ledger.entries()}
-
     # -- what is written
 
     def _sent(self, replica: Replica, verb: Verb, path: str, body: bytes) -> None:
-        self._observe()
         if path.endswith("/eviction"):
             uid = msgspec.json.decode(body)["deleteOptions"]["preconditions"]["uid"]
             self._check_eviction(replica, uid)
-        elif path.endswith("/binding") and replica.scheduler is not None:
-            uid = msgspec.json.decode(body)["metadata"]["uid"]
-            entry = replica.scheduler.ledger.entry(uid)
-            self._since[uid] = 0.0 if entry is None else entry.since
         elif verb is Verb.POST and path == PLANS:
             written = msgspec.json.decode(body)
             spec = msgspec.convert(written["spec"], PlanSpec)
@@ -140,8 +123,7 @@ class EvictionInvariants:
             each for each in self.rooms.standing(plans)
             if each.name != name and priority_of(each) >= priority_of(plan)
         ]  # fmt: skip
-        counts = self.rooms.waits_for
-        if short := self.rooms.beyond(plan, others, counts, places_of(plan)):
+        if short := self.rooms.beyond(plan, others, places_of(plan)):
             self.wrong.append(
                 f"I8: {replica.name} evicts by {name}, which leaves too little: {short}"
             )
@@ -171,15 +153,10 @@ class EvictionInvariants:
 
     def _bound(self, bound: Bound) -> None:
         """I9"""
-        uid, since = bound.grant.uid, self._since.get(bound.grant.uid, 0.0)
+        uid = bound.grant.uid
         job = self._world.job_of(uid)
         if job is None or bound.overtaken:
             return
-
-        def counts(seat: PlanSeat) -> bool:
-            """Not where the scheduler that placed the pod had cards for the seat's own."""
-            return self.rooms.waits_for(seat) and self._has.get(seat.pod.uid, 0.0) < since - 1
-
         cards = {(bound.grant.node, share.card) for share in bound.grant.shares}
         for plan in self.rooms.standing(self.rooms.plans()):
             places = cards & places_of(plan)
@@ -187,5 +164,5 @@ class EvictionInvariants:
             if own or job.priority > priority_of(plan) or not places:
                 continue
             self.seen["bound next to a promise"] += 1
-            if taken := self.rooms.beyond(plan, (), counts, places):
+            if taken := self.rooms.beyond(plan, (), places):
                 self.wrong.append(f"I9: {job} is bound where {plan.name} promises room: {taken}")

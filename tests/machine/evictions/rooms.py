@@ -3,7 +3,7 @@ grants and plans say."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -15,9 +15,6 @@ from tessera_schema.plans import PLANS, PlanPhase, PlanSeat
 from tests.machine.evictions.eviction_simulation import PREEMPTION, EvictionSimulation
 from tests.machine.evictions.jobs import waits
 from tests.machine.truth import Place, fits
-
-Counts = Callable[[PlanSeat], bool]
-"""Whether a seat is still to be had."""
 
 
 class PromisedRooms:
@@ -65,13 +62,13 @@ class PromisedRooms:
         ]  # fmt: skip
         return sum(bool(pod.spec.node_name) for pod in there) < job.least <= len(there)
 
-    def waits_for(self, seat: PlanSeat) -> bool:
+    def _waits_for(self, seat: PlanSeat) -> bool:
         """Whether the pod that a seat is for has no node yet."""
         pod = self._truth.pods.get(seat.pod.uid)
         return pod is not None and waits(pod)
 
     def beyond(
-        self, plan: PlanObject, others: Iterable[PlanObject], counts: Counts, places: set[Place]
+        self, plan: PlanObject, others: Iterable[PlanObject], places: set[Place]
     ) -> set[Place]:
         """Those of the places where the plan's seats do not fit any more next to what these other
         plans promise and to pods that stay, of no higher order than the plan."""
@@ -82,7 +79,7 @@ class PromisedRooms:
             if not (pod.metadata.uid in leaving or self._is_higher(pod, plan)):
                 for card, charge in charges(bound.grant.shares).items():
                     _add(on, (bound.grant.node, card), charge)
-        for seat in (seat for each in plans for seat in seats(each) if counts(seat)):
+        for seat in (seat for each in plans for seat in seats(each) if self._waits_for(seat)):
             for card, charge in charges(seat.shares).items():
                 _add(on, (seat.pod.node, card), charge)
         cards = self._world.cluster.cards

@@ -49,8 +49,6 @@ class KubeScheduler:
         """Outcomes of calls, how often."""
         self.on_call: Callable[[Call], None] = lambda _call: None
         """Called with each bind call that begins."""
-        self.on_filter: Callable[[], None] = lambda: None
-        """Called after each filter call that was answered."""
         self._ended: dict[str, float] = {}
         """Pod's uid -> when its last call ended."""
         self._cluster = cluster
@@ -98,7 +96,6 @@ class KubeScheduler:
         except NotLeading:
             return ""
         assert not answer.error, answer.error
-        self.on_filter()
         return self._chance.choice(answer.node_names) if answer.node_names else ""
 
     def _call(self, replica: Replica, pod: Pod, node: str) -> None:

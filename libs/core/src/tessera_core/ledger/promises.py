@@ -16,6 +16,7 @@ from tessera_core.fleet.capacity_check import misfit
 from tessera_core.fleet.charges import Charge, charges
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.ledger.entries import LedgerEntry
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_schema.grants import Grant
 
 Withheld = Mapping[tuple[str, str], Charge]
@@ -52,12 +53,17 @@ class CardPromise(Struct, frozen=True, kw_only=True):
 
 
 def withheld_by(promise: CardPromise, entry: Entries, *, all_gone: bool = False) -> Withheld:
-    """What it withholds now; or once all that leave have gone."""
+    """What it withholds now; or once all that leave have gone. A pod that has cards without a node
+    yet may lose them again: what it was promised stays withheld but for what it has there."""
     promised: dict[tuple[str, str], Charge] = {}
-    for seat in promise.seats:
-        if entry(seat.uid) is None:
-            _add(promised, seat.node, charges(seat.shares))
     held: dict[tuple[str, str], Charge] = {}
+    for seat in promise.seats:
+        own = entry(seat.uid)
+        if own is not None and own.phase is AllocationPhase.BOUND:
+            continue
+        _add(promised, seat.node, charges(seat.shares))
+        if own is not None:
+            _add(held, own.grant.node, own.charges)
     for leaves in () if all_gone else map(entry, promise.leaving):
         if leaves is not None:
             _add(held, leaves.grant.node, leaves.charges)
