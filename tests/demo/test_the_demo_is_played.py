@@ -94,8 +94,8 @@ def played(folder: Path, more: list[str], errors: IO[bytes]) -> tuple[int, bytes
 
 
 def recorded_use_has_all_of(answer: bytes, folder: Path) -> None:
-    """`tessera report` on what the demo's agents publish while it stays. A size needs nine tenths of
-    the time: of 43 seconds four digests of ten."""
+    """`tessera report` on what the demo's agents publish while it stays. A size needs nine tenths
+    of the time: of 43 seconds four digests of ten."""
     nats = re.compile(rb"events --url (\S+)\n")
     while (found := nats.search((folder / "said").read_bytes())) is None:
         time.sleep(0.1)  # noqa: TID251  (another process says it next)
