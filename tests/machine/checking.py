@@ -91,11 +91,7 @@ async def released(world: Simulation, uids: list[str]) -> None:
 
 def _mend(world: Simulation, *, bus: bool) -> None:
     for replica in world.alive:
-        replica.go_on()
-        line = replica.line
-        line.faults.clear()
-        line.stops_it = False
-        line.event_delay_s, line.event_times = 0.0, 1
+        replica.mend()
     if bus:
         world.cluster.bus.back()
     if not world.alive:

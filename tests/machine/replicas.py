@@ -146,6 +146,13 @@ class Replica:
         self.process.go_on()
         self._cluster.in_touch(self.name)
 
+    def mend(self) -> None:
+        """It goes on, and nothing fails or is late between it and the API server."""
+        self.go_on()
+        self.line.faults.clear()
+        self.line.stops_it = False
+        self.line.event_delay_s, self.line.event_times = 0.0, 1
+
     def cut(self) -> None:
         """Its way to the API server ends: calls run into their deadline, watches are silent."""
         self.cut_off = True

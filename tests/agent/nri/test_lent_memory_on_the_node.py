@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from tessera_agent.agent import Agent
 from tessera_kubelet.errors import ContainerRefused
 from tessera_kubelet.nri.types import PodSandbox
-from tessera_runtime.clock import SystemClock
-from tessera_testing.readers import FakeReader, a_reading
-from tests.agent.hooked import hooked
-from tests.agent.machine import NVML, built, polling
 from tests.agent.nri.runtime_node import a_node, a_share, granted, metric, until
-from tests.agent.nri.test_memory_is_taken_back_on_the_node import QUICK, Container, a_process, run
+from tests.agent.nri.test_memory_is_taken_back_on_the_node import (
+    QUICK,
+    Container,
+    a_process,
+    owner_gets_its_memory,
+    run,
+)
 
 CARD_MIB = 16_384
 
@@ -90,26 +90,5 @@ async def test_nobody_stays_next_to_who_was_granted_the_card_whole(tmp_path: Pat
 
 
 async def test_an_owner_of_the_whole_card_gets_its_memory_back(tmp_path: Path) -> None:
-    """All real but the runtime: hooks on a simulated card of 16 GiB, granted and lent."""
-    machine = tmp_path / "machine"
-    environ = {"TESSERA_SIM_STATE": str(machine), "TESSERA_SIM_CONFIG": "cards=1 memory=16g"}
-    built("sim/libnvidia-ml.so.1")
-    with polling(NVML, environ) as poller:
-        card = poller.poll()["cards"][0]["id"]
-        async with a_node(tmp_path) as node:
-            node.clock = SystemClock()
-            node.reader = FakeReader(replace(a_reading(mib=CARD_MIB), id=card))
-            async with node.agent(reclaim=QUICK) as agent:
-                whole = replace(a_share(mib=CARD_MIB), card=card)
-                has = Container(node, await node.run(granted("owner", whole)))
-                share = replace(a_share(mib=12_288, best_effort=True, lent=True), card=card)
-                rest = granted("rest", share)
-                given = Container(node, await node.create(rest))
-                with hooked(machine, given.limits, given.usage) as other:
-                    await node.start(rest, pid=other.process.pid)
-                    assert await asyncio.to_thread(other.alloc, 12_000) == 0
-                    await until(lambda: has.is_flagged)
-                    with hooked(machine, has.limits, has.usage) as process:
-                        assert await asyncio.to_thread(process.alloc, 15_000) == 0
-                    assert other.process.wait() != 0
-                assert metric(agent, 'tessera_agent_reclaims_total{what="ended"}') == 1
+    rest = a_share(mib=12_288, best_effort=True, lent=True)
+    await owner_gets_its_memory(tmp_path, CARD_MIB, a_share(mib=CARD_MIB), rest, 15_000)

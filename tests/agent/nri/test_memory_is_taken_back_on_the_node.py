@@ -18,6 +18,7 @@ from tessera_core.hook.limits_file import CardFlag, CardLimit
 from tessera_kubelet.errors import ContainerRefused
 from tessera_kubelet.nri.types import Adjustment, PodSandbox
 from tessera_runtime.clock import SystemClock
+from tessera_schema.grants import Share
 from tessera_testing.readers import FakeReader, a_reading
 from tests.agent.hooked import hooked
 from tests.agent.limitsfile import limits_in
@@ -201,28 +202,34 @@ async def test_a_resize_leaves_the_flag_alone(tmp_path: Path) -> None:
             assert owner.is_flagged
 
 
-async def test_a_hook_gets_the_memory_that_its_container_was_granted(tmp_path: Path) -> None:
-    """All real but the runtime: hooks on a simulated card of 16 GiB of which 24 are granted."""
-    machine, limits = tmp_path / "machine", {"cards": "1", "memory": "16g"}
-    words = " ".join(f"{name}={value}" for name, value in limits.items())
-    environ = {"TESSERA_SIM_STATE": str(machine), "TESSERA_SIM_CONFIG": words}
+async def owner_gets_its_memory(
+    tmp_path: Path, card_mib: int, owner: Share, best_effort: Share, mib: int
+) -> None:
+    """All real but the runtime: hooks on a simulated card of 16 GiB of which `card_mib` can be
+    granted. The best-effort container has 12,000 MiB of it when the owner allocates `mib`."""
+    machine = tmp_path / "machine"
+    environ = {"TESSERA_SIM_STATE": str(machine), "TESSERA_SIM_CONFIG": "cards=1 memory=16g"}
     built("sim/libnvidia-ml.so.1")
     with polling(NVML, environ) as poller:
         card = poller.poll()["cards"][0]["id"]
         async with a_node(tmp_path) as node:
             node.clock = SystemClock()
-            node.reader = FakeReader(replace(a_reading(mib=24_576), id=card))
+            node.reader = FakeReader(replace(a_reading(mib=card_mib), id=card))
             async with node.agent(reclaim=QUICK) as agent:
-                share = replace(a_share(mib=12_288), card=card)
-                pod = granted("owner", share)
-                owner = Container(node, await node.run(pod))
-                rest = granted("rest", replace(share, best_effort=True))
+                pod = granted("owner", replace(owner, card=card))
+                has = Container(node, await node.run(pod))
+                rest = granted("rest", replace(best_effort, card=card))
                 given = Container(node, await node.create(rest))
                 with hooked(machine, given.limits, given.usage) as other:
                     await node.start(rest, pid=other.process.pid)
                     assert await asyncio.to_thread(other.alloc, 12_000) == 0
-                    await until(lambda: owner.is_flagged)
-                    with hooked(machine, owner.limits, owner.usage) as process:
-                        assert await asyncio.to_thread(process.alloc, 12_000) == 0
+                    await until(lambda: has.is_flagged)
+                    with hooked(machine, has.limits, has.usage) as process:
+                        assert await asyncio.to_thread(process.alloc, mib) == 0
                     assert other.process.wait() != 0
                 assert reclaims(agent, "ended") == 1
+
+
+async def test_a_hook_gets_the_memory_that_its_container_was_granted(tmp_path: Path) -> None:
+    share = a_share(mib=12_288)
+    await owner_gets_its_memory(tmp_path, 24_576, share, replace(share, best_effort=True), 12_000)

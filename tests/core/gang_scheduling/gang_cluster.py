@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from tessera_core.admission.admit import AdmittedPod
-from tessera_core.admission.cache import AdmissionCache
 from tessera_core.gang_scheduling.answers import GoesAlone, GoesTo, WaitsForGang
 from tessera_core.gang_scheduling.attempt import GangTimings
 from tessera_core.gang_scheduling.coordinator import GangCoordinator
@@ -20,7 +18,6 @@ from tessera_core.gangs.gates import is_gated
 from tessera_core.gangs.group_names import ADMISSION_GATE
 from tessera_core.gangs.queue_history import HistoryTerms, QueueHistory
 from tessera_core.gangs.queue_turns import cluster_totals
-from tessera_core.gangs.queue_usage import amounts_of
 from tessera_core.gangs.queues import QueueAmounts, QueueSpec
 from tessera_core.gangs.reservation import GangReservation, GangReserved
 from tessera_core.gangs.scratch import MemberRequest
@@ -30,42 +27,21 @@ from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.machines.gang import GangPhase
-from tessera_core.quota.allowance import minimum_usage
-from tessera_core.registry.registry import load
 from tessera_core.shadows.expected_ends import PodLifetime, lasts_s
 from tessera_core.shadows.search import SeatsLaterSearch
 from tessera_core.slices import Slices, at_once
 from tessera_schema.grants import Grant
-from tessera_schema.kube import Pod, SchedulingGate
-from tessera_schema.requests import PodRequest
+from tessera_schema.kube import Pod
 from tessera_testing.builders import a_card, a_node
-from tests.core.gangs.setting import a_koord_member, a_member
+from tests.core.gang_scheduling.gang_pods import (
+    REGISTRY,
+    request_of,
+    requested_amounts,
+    requests_cards,
+)
 
-REGISTRY = load()
-_admissions = AdmissionCache(REGISTRY)
 STEPS = 10_000
 HOSTNAME = "kubernetes.io/hostname"
-
-
-def request_of(pod: Pod) -> PodRequest | None:
-    """What the pod asks for; None for no cards."""
-    admission = _admissions.admit(pod)
-    if isinstance(admission, AdmittedPod) and admission.request.containers:
-        return admission.request
-    return None
-
-
-def requests_cards(pod: Pod) -> bool:
-    """Whether the pod asks for cards."""
-    return any(
-        not REGISTRY.resources.isdisjoint(container.resources.limits)
-        for container in pod.spec.containers
-    )
-
-
-def _requested(pod: Pod) -> QueueAmounts:
-    request = request_of(pod)
-    return amounts_of(pod, {} if request is None else minimum_usage(request))
 
 
 class GangCluster:
@@ -118,7 +94,7 @@ class GangCluster:
             self._put_node(node)
         self.gangs = GangRegistry(requests_cards)
         self.queues = SchedulingQueues(
-            self.gangs, self.ledger, _requested, self._totals,
+            self.gangs, self.ledger, requested_amounts, self._totals,
             None if self.history is None else QueueHistory(self.history),
         )  # fmt: skip
         shadows = LineShadows(self.ledger, self._later, self._running, lambda at: f"{at:g}")
@@ -381,23 +357,6 @@ class GangCluster:
             self.now += seconds
         self.watch()
         self.step()
-
-
-def gated(*pods: Pod) -> list[Pod]:
-    """The pods as the webhook leaves them."""
-    gate = (SchedulingGate(ADMISSION_GATE),)
-    return [replace(pod, spec=replace(pod.spec, scheduling_gates=gate)) for pod in pods]
-
-
-def members(gang: str, *numbers: int) -> list[Pod]:
-    return [a_member(f"{gang}{n}", gang) for n in numbers]
-
-
-def koord_members(gang: str, count: int, least: int, **keys: str) -> list[Pod]:
-    return [
-        a_koord_member(f"{gang}{n}", gang, min_available=str(least), **keys)
-        for n in range(1, count + 1)
-    ]
 
 
 def started(cluster: GangCluster, *pods: Iterable[Pod]) -> GangCluster:

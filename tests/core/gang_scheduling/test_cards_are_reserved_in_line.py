@@ -14,15 +14,11 @@ from tessera_core.machines.gang import GangPhase
 from tessera_core.shadows.expected_ends import PodLifetime
 from tessera_core.shadows.overdue_owners import REMEMBERED_S, OverdueOwners
 from tessera_core.slices import at_once
-from tessera_schema.annotation_keys import EXPECTED_KEY
 from tessera_schema.kube import OwnerRef, Pod
 from tessera_testing.builders import a_container, a_pod
+from tests.core.gang_scheduling.coming_pods import ComingPods, created, said, tried
 from tests.core.gang_scheduling.gang_cluster import GangCluster
 from tests.core.gangs.setting import a_group, a_member, a_queue
-
-
-def said(seconds: float | None) -> dict[str, str]:
-    return {} if seconds is None else {EXPECTED_KEY: f"{seconds:g}"}
 
 
 def single(name: str, seconds: float | None = None, cards: int = 1, **more: Any) -> Pod:
@@ -36,23 +32,6 @@ def single(name: str, seconds: float | None = None, cards: int = 1, **more: Any)
 def gang_of(name: str, count: int, seconds: float | None = None, **more: Any) -> list[Pod]:
     names = [f"{name}{n}" for n in range(count)]
     return [a_member(each, name, annotations=said(seconds), uid=each, **more) for each in names]
-
-
-def created(cluster: GangCluster, *pods: Pod) -> None:
-    cluster.create(*pods)
-    cluster.watch()
-    cluster.step()
-
-
-def tried(cluster: GangCluster, *names: str) -> set[str]:
-    """Those of the pods that have a node afterwards."""
-    for _ in range(2):
-        for name in names:
-            if name in cluster.waiting():
-                cluster.try_pod(name)
-        cluster.watch()
-        cluster.step()
-    return set(names) & set(cluster.bound())
 
 
 @pytest.fixture
@@ -247,33 +226,15 @@ def test_a_former_leader_reserves_nothing(cluster: GangCluster) -> None:
     assert cluster.ledger.fleet.reserved == ()
 
 
-class Traffic:
-    """Pods of no gang that come and end while a gang waits; kube-scheduler tries all of them."""
+class Traffic(ComingPods):
+    """Pods of no gang that come and end while a gang waits."""
 
     def __init__(self, cards: dict[str, int], members: int) -> None:
-        self.cluster = GangCluster(cards, [a_group("big", minMember=members)])
+        super().__init__(GangCluster(cards, [a_group("big", minMember=members)]))
         self.members = members
-        self.ends: dict[str, float] = {}
-        """Uid -> how many seconds after its start it ends."""
-        self.count = 0
 
     def come(self, cards: int, lasts: float, expected: float | None) -> None:
-        name = f"s{self.count}"
-        self.count += 1
-        self.ends[name] = lasts
-        created(self.cluster, single(name, expected, cards))
-
-    def go_on(self, until: float) -> None:
-        """Seconds pass, 20 at a time; those end whose time has come."""
-        cluster = self.cluster
-        while cluster.now < until:
-            cluster.now = min(cluster.now + 20, until)
-            for uid, lasts in self.ends.items():
-                if uid in cluster.grants and cluster.now >= cluster.since[uid] + lasts:
-                    cluster.delete(uid)
-            cluster.watch()
-            cluster.step()
-            tried(cluster, *cluster.waiting())
+        self.create(single(self.name(), expected, cards), lasts)
 
     @property
     def started(self) -> bool:
@@ -310,8 +271,8 @@ def test_what_passes_delays_nobody_where_ends_are_true(
     assert shadow.at is not None
     for cards, expected, part, pause in after:
         traffic.come(cards, expected * part, expected)
-        traffic.go_on(cluster.now + pause)
-    traffic.go_on(shadow.at + 20)
+        traffic.go_on(pause)
+    traffic.go_on(shadow.at + 20 - cluster.now)
     assert traffic.started
 
 
@@ -333,7 +294,7 @@ def test_a_stream_of_small_pods_keeps_nobody_waiting_for_ever(
     began = cluster.now
     for seconds in lengths[8:]:
         traffic.come(1, seconds, None)
-        traffic.go_on(cluster.now + 50)
+        traffic.go_on(50)
         if traffic.started:
             break
     assert traffic.started

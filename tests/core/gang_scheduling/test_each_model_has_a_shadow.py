@@ -13,8 +13,8 @@ from tessera_core.gangs.queues import KOORDINATOR_QUOTA
 from tessera_core.machines.gang import GangPhase
 from tessera_schema.kube import Pod
 from tessera_testing.builders import a_container, a_pod
+from tests.core.gang_scheduling.coming_pods import ComingPods, created, said, tried
 from tests.core.gang_scheduling.gang_cluster import HOSTNAME, GangCluster
-from tests.core.gang_scheduling.test_cards_are_reserved_in_line import created, said, tried
 from tests.core.gangs.setting import a_group, a_koord_member, a_member, a_queue
 
 USE = "nvidia.com/use-gputype"
@@ -211,7 +211,7 @@ def test_a_lost_lease_leaves_nothing_reserved() -> None:
     assert cluster.ledger.fleet.reserved == ()
 
 
-class Traffic:
+class Traffic(ComingPods):
     """Pods of two models that come and end while a large gang waits for each."""
 
     def __init__(self, sizes: dict[str, int]) -> None:
@@ -220,41 +220,20 @@ class Traffic:
         models = {node: "A100" if node.startswith("a") else "H100" for node in nodes}
         self.groups = {model: a_group(model.lower(), minMember=n) for model, n in sizes.items()}
         self.sizes = sizes
-        self.cluster = GangCluster(nodes, self.groups.values(), models=models)
-        self.ends: dict[str, float] = {}
-        """Uid -> how many seconds after its start it ends."""
+        super().__init__(GangCluster(nodes, self.groups.values(), models=models))
         self.started: dict[str, float] = {}
         """Model -> when its gang was seen to have started."""
-        self.count = 0
 
     def come(self, model: str, lasts: float, expected: float | None = None) -> None:
-        name = f"s{self.count}"
-        self.count += 1
-        self.ends[name] = lasts
-        created(self.cluster, single(name, model, expected))
+        self.create(single(self.name(), model, expected), lasts)
 
     def gangs_come(self) -> None:
         for model, size in self.sizes.items():
             created(self.cluster, *gang_of(model.lower(), size, model))
 
-    def go_on(self, seconds: float) -> None:
-        """So much time passes, 20 s at a time; those end whose time has come."""
-        cluster, until = self.cluster, self.cluster.now + seconds
-        while cluster.now < until:
-            cluster.now = min(cluster.now + 20, until)
-            for uid, lasts in self.ends.items():
-                if uid in cluster.grants and cluster.now >= cluster.since[uid] + lasts:
-                    cluster.delete(uid)
-            cluster.watch()
-            cluster.step()
-            tried(cluster, *cluster.waiting())
-            self.check()
-            for model, gang in self.groups.items():
-                if cluster.phase(gang) is GangPhase.STARTED:
-                    self.started.setdefault(model, cluster.now)
-
     def check(self) -> None:
-        """No card is reserved for two, and none of a model that a gang does not take."""
+        """No card is reserved for two, and none of a model that a gang does not take. Notes who has
+        started."""
         found = [
             (node, card)
             for each in self.cluster.ledger.fleet.reserved
@@ -265,6 +244,9 @@ class Traffic:
         for each in self.cluster.reserved.all():
             model = each.known.bundle.name.removeprefix("default/")
             assert all(node.startswith(model[0]) for node in each.shadow.cards)
+        for model, gang in self.groups.items():
+            if self.cluster.phase(gang) is GangPhase.STARTED:
+                self.started.setdefault(model, self.cluster.now)
 
 
 LENGTHS = st.lists(st.floats(30, 600), min_size=40, max_size=40)

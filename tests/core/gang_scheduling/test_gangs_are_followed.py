@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tessera_core.gang_scheduling.registry import GangRegistry
 from tessera_schema.kube import ContainerState, ContainerStatus, Pod
-from tests.core.gang_scheduling.gang_cluster import requests_cards
+from tests.core.gang_scheduling.gang_pods import requests_cards
 from tests.core.gangs.setting import a_group, a_member
 
 GANG = a_group("g", minMember=1)

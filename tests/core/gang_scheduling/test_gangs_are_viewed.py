@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tessera_core.machines.gang import GangPhase
-from tests.core.gang_scheduling.gang_cluster import GangCluster, members, started
+from tests.core.gang_scheduling.gang_cluster import GangCluster, started
+from tests.core.gang_scheduling.gang_pods import members
 from tests.core.gangs.setting import a_group
 
 A = a_group("a", minMember=2)

@@ -11,7 +11,8 @@ from tessera_core.gangs.gang import GangOrigin
 from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.machines.gang import GangPhase
 from tessera_testing.builders import a_container, a_pod
-from tests.core.gang_scheduling.gang_cluster import GangCluster, koord_members, members, started
+from tests.core.gang_scheduling.gang_cluster import GangCluster, started
+from tests.core.gang_scheduling.gang_pods import koord_members, members
 from tests.core.gangs.setting import (
     KOORD,
     a_group,

@@ -14,7 +14,8 @@ from tessera_core.gangs.gang import GangOrigin
 from tessera_core.machines.gang import GangPhase
 from tessera_schema.kube import Pod
 from tessera_testing.builders import a_container, a_pod
-from tests.core.gang_scheduling.gang_cluster import GangCluster, gated, members, started
+from tests.core.gang_scheduling.gang_cluster import GangCluster, started
+from tests.core.gang_scheduling.gang_pods import gated, members
 from tests.core.gangs.setting import (
     VOLCANO_NAME,
     a_group,

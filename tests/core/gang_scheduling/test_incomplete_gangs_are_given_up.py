@@ -22,7 +22,8 @@ from tessera_core.gang_scheduling.incomplete_gangs import (
 from tessera_core.gangs.gang import Gang
 from tessera_core.machines.gang import GangPhase
 from tessera_schema.plans import PlanKind, PlanPhase
-from tests.core.gang_scheduling.gang_cluster import GangCluster, koord_members, members, started
+from tests.core.gang_scheduling.gang_cluster import GangCluster, started
+from tests.core.gang_scheduling.gang_pods import koord_members, members
 from tests.core.gangs.setting import a_group, a_member
 
 GROUP = a_group("g", minMember=2)

@@ -7,7 +7,8 @@ from tessera_core.gang_scheduling.waiting_lines import waiting_lines
 from tessera_core.gangs.gang import Gang
 from tessera_core.gangs.queues import QueueDimension
 from tessera_testing.builders import a_pod
-from tests.core.gang_scheduling.gang_cluster import GangCluster, members, started
+from tests.core.gang_scheduling.gang_cluster import GangCluster, started
+from tests.core.gang_scheduling.gang_pods import members
 from tests.core.gangs.setting import a_group, a_queue
 
 CARDS = QueueDimension("nvidia", "cards")

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from tessera_core.gangs.gang import Gang
 from tessera_core.machines.gang import GangPhase
 from tessera_schema.kube import Pod
-from tests.core.gang_scheduling.gang_cluster import GangCluster, koord_members, members, started
+from tests.core.gang_scheduling.gang_cluster import GangCluster, started
+from tests.core.gang_scheduling.gang_pods import koord_members, members
 from tests.core.gangs.setting import a_group, a_member, a_queue
 
 

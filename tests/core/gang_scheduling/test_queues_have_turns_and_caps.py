@@ -17,7 +17,8 @@ from tessera_core.gangs.queues import VOLCANO_QUEUE, QueueDimension, QueueSpec
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.gang import GangPhase
 from tessera_schema.kube import Pod
-from tests.core.gang_scheduling.gang_cluster import GangCluster, gated, members, requests_cards
+from tests.core.gang_scheduling.gang_cluster import GangCluster
+from tests.core.gang_scheduling.gang_pods import gated, members, requests_cards
 from tests.core.gangs.setting import a_group, a_member, a_queue
 
 CARDS = QueueDimension("nvidia", "cards")

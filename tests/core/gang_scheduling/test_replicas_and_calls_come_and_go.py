@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from tessera_core.machines.gang import GangPhase
 from tessera_core.slices import at_once
 from tessera_schema.kube import SchedulingGate
-from tests.core.gang_scheduling.gang_cluster import GangCluster, koord_members, members, started
+from tests.core.gang_scheduling.gang_cluster import GangCluster, started
+from tests.core.gang_scheduling.gang_pods import koord_members, members
 from tests.core.gangs.setting import KOORD, a_group, a_koord_member, a_member
 
 

@@ -8,7 +8,8 @@ from tessera_core.gang_scheduling.queues import ENTITLED_S
 from tessera_core.gangs.gang import Gang
 from tessera_core.gangs.queue_history import DAY_S, HistoryTerms
 from tessera_core.gangs.queues import VOLCANO_QUEUE, QueueDimension, QueueSpec
-from tests.core.gang_scheduling.gang_cluster import GangCluster, members
+from tests.core.gang_scheduling.gang_cluster import GangCluster
+from tests.core.gang_scheduling.gang_pods import members
 from tests.core.gangs.setting import a_group, a_queue
 
 CARDS = QueueDimension("nvidia", "cards")

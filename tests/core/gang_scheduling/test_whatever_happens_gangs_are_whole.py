@@ -17,7 +17,8 @@ from tessera_core.gangs.scratch import MemberRequest
 from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.machines.gang import GangPhase
 from tessera_schema.kube import Pod
-from tests.core.gang_scheduling.gang_cluster import GangCluster, gated, request_of
+from tests.core.gang_scheduling.gang_cluster import GangCluster
+from tests.core.gang_scheduling.gang_pods import gated, request_of
 from tests.core.gangs.setting import a_group, a_koord_member, a_member, a_queue
 
 WALKS, STEPS = 20, 2000

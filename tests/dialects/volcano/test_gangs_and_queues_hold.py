@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from tessera_core.gangs.fair_shares import QueueClaim, divide
 from tessera_core.gangs.gang import Gang
 from tessera_testing.builders import a_container
-from tests.core.gang_scheduling.gang_cluster import GangCluster, gated, members, started
+from tests.core.gang_scheduling.gang_cluster import GangCluster, started
+from tests.core.gang_scheduling.gang_pods import gated, members
 from tests.core.gangs.setting import a_group, a_member, a_queue
 
 

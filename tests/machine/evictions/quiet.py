@@ -30,7 +30,7 @@ class Quiet:
 
     async def comes(self) -> None:
         """Raises AssertionError."""
-        self._mend()
+        self._world.mend()
         await self._world.until("somebody leads", lambda: self._world.leader is not None, LEAD_S)
         await self._world.advance(PREEMPTION.promise_s + SLOWEST_S + PREEMPTION.evict_s)
         self._invariants.check()
@@ -48,17 +48,6 @@ class Quiet:
         }  # fmt: skip
         assert not twice, f"evicted again for the same: {twice}"
         self._check_all_have_started()
-
-    def _mend(self) -> None:
-        world = self._world
-        for replica in world.alive:
-            replica.go_on()
-            line = replica.line
-            line.faults.clear()
-            line.event_delay_s, line.event_times = 0.0, 1
-        world.spare()
-        world.kube_scheduler.mend()
-        world.mend_nodes()
 
     def _under_way(self) -> str:
         """The plans and promises that are not over; empty when there are none."""

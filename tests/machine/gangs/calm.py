@@ -29,7 +29,7 @@ class Calm:
     async def comes(self) -> None:
         """I4, I7 and what is left of I3 and I6. Raises AssertionError."""
         world, truth = self._world, self._world.cluster.truth
-        self._mend()
+        world.mend()
         await world.until("somebody leads", lambda: world.leader is not None, LEAD_S)
         for _ in range(ENDS):
             await self._settles()
@@ -45,18 +45,6 @@ class Calm:
         else:
             raise AssertionError(f"I4: {self._reasons()}")
         self._check_ledger()
-
-    def _mend(self) -> None:
-        world = self._world
-        for replica in world.alive:
-            replica.go_on()
-            line = replica.line
-            line.faults.clear()
-            line.event_delay_s, line.event_times = 0.0, 1
-        world.spare()
-        world.kube_scheduler.mend()
-        world.mend_nodes()
-        world.mend_groups()
 
     async def _settles(self) -> None:
         """Until nothing that waits fits for some seconds, or time is up. A plan may free cards in

@@ -220,6 +220,16 @@ class GangSimulation(Replicas):
         for node in self.cluster.cards:
             self.join(node)
 
+    def mend(self) -> None:
+        """From now on nothing fails: replicas, kube-scheduler, nodes and PodGroups are as at the
+        beginning."""
+        for replica in self.alive:
+            replica.mend()
+        self.spare()
+        self.kube_scheduler.mend()
+        self.mend_nodes()
+        self.mend_groups()
+
     def lose(self, node: str) -> None:
         """A node goes, and the pods on it with it."""
         self.cluster.leave(node)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
 from functools import partial
 from typing import Final
@@ -14,22 +13,19 @@ from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime import dialect_config, logs
 from tessera_runtime.http import server
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell, forever
+from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell, forever_after
 from tessera_runtime.watchdog import open_watchdog
 from tessera_scheduler.explain.explanation import Explainer
 from tessera_scheduler.extender.handlers import answers
 from tessera_scheduler.http import hami_metrics
 from tessera_scheduler.leadership.kube_scheduler_gate import open_gate
-from tessera_scheduler.scheduler import Scheduler, open_scheduler
+from tessera_scheduler.scheduler import open_scheduler
 from tessera_scheduler.service_info import info
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_scheduler.visibility import open_visibility
 from tessera_scheduler.volcano_config import scheduler_conf
 from tessera_scheduler.webhook import open_webhook
 
-YOUNG: Final = 20_000
-"""Objects that are made until the collector looks at the youngest: a few pods make the 700 after
-which it does so by itself, and nearly nothing here is garbage in circles."""
 _log = logs.named("tessera.scheduler.main")
 
 
@@ -108,13 +104,7 @@ async def serve(environment: ServiceEnvironment[SchedulerSettings], shell: Servi
             open_watchdog(blocked.inc),
         ):  # fmt: skip
             admits.set()
-            await _forever(scheduler)
-
-
-async def _forever(scheduler: Scheduler) -> None:
-    await scheduler.watches.synced()
-    gc.set_threshold(YOUNG, 20, 20)
-    await forever()  # what the ledger holds by now stays as well
+            await forever_after(scheduler.watches.synced())
 
 
 async def configured(kube: Kube, settings: SchedulerSettings) -> DialectRegistry:
