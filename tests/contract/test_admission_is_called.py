@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from tests.contract.client import Json
 from tests.contract.objects import GPU, a_binding, a_pod
 from tests.contract.receiver import (
     POD_RULE,
     OpenAdmission,
+    Receiver,
     annotate,
     create,
     deny,
     let,
     patch,
 )
+
+
+def reviews_of(receiver: Receiver, subresource: str | None) -> list[Json]:
+    """The requests about the object itself, or about that part of it.
+
+    A server that reads the object from its cache reviews the change of what it found there, and the
+    change of the newest once more if its cache was behind (`GuaranteedUpdate` of the API server).
+    """
+    return [each for each in receiver.requests() if each.get("subResource") == subresource]
+
+
+def version(item: Json) -> str:
+    found: str = item["metadata"]["resourceVersion"]
+    return found
 
 
 async def test_a_review_holds_the_object_as_it_will_be(admission: OpenAdmission) -> None:
@@ -72,16 +88,46 @@ async def test_an_update_shows_what_was_and_what_will_be(admission: OpenAdmissio
     async with admission() as (cluster, receiver):
         rule = {**POD_RULE, "operations": ["UPDATE"], "resources": ["pods", "pods/status"]}
         await receiver.register(cluster, receiver.hook(cluster, rules=[rule]), kind="Validating")
-        await cluster.pod("p", annotations={"k": "1"})
-        await cluster.admin.patch(f"{cluster.pods}/p", {"metadata": {"annotations": {"k": "2"}}})
+        made = await cluster.pod("p", annotations={"k": "1"})
+        two = {"metadata": {"annotations": {"k": "2"}}}
+        changed = (await cluster.admin.patch(f"{cluster.pods}/p", two)).done
         await cluster.name_of("p", phase="Running")
-        main, status = receiver.requests()
+        main = reviews_of(receiver, None)[-1]
+        status = reviews_of(receiver, "status")[-1]
+    assert [version(each["oldObject"]) for each in (main, status)] == [
+        version(made), version(changed),
+    ]  # fmt: skip
     values = [main[each]["metadata"]["annotations"]["k"] for each in ("oldObject", "object")]
     assert values == ["1", "2"]
     assert (main["operation"], main["name"], main["options"]["kind"]) == (
         "UPDATE", "p", "UpdateOptions",
     )  # fmt: skip
-    assert (status["subResource"], status["object"]["status"]["phase"]) == ("status", "Running")
+    assert status["object"]["status"]["phase"] == "Running"
+
+
+async def test_a_change_that_another_overtakes_is_reviewed_again(admission: OpenAdmission) -> None:
+    async with admission() as (cluster, receiver):
+        rule = {**POD_RULE, "operations": ["UPDATE"]}
+        between: list[Json] = []
+
+        async def another_comes_first(request: Json) -> Json:
+            if not between and "mine" in request["object"]["metadata"]["annotations"]:
+                between.append(request)
+                await cluster.admin.patch(
+                    f"{cluster.pods}/p", {"metadata": {"annotations": {"other": "1"}}}
+                )
+            return let(request)
+
+        receiver.scripts["hook"] = another_comes_first
+        await receiver.register(cluster, receiver.hook(cluster, rules=[rule]), kind="Validating")
+        await cluster.pod("p", annotations={"k": "1"})
+        mine = {"metadata": {"annotations": {"mine": "1"}}}
+        made = (await cluster.admin.patch(f"{cluster.pods}/p", mine)).done
+        reviews = reviews_of(receiver, None)
+    assert made["metadata"]["annotations"] == {"k": "1", "mine": "1", "other": "1"}
+    assert [sorted(each["object"]["metadata"]["annotations"]) for each in reviews] == [
+        ["k", "mine"], ["k", "other"], ["k", "mine", "other"],
+    ]  # fmt: skip
 
 
 async def test_a_deletion_shows_what_goes(admission: OpenAdmission) -> None:
