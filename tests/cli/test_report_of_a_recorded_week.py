@@ -149,6 +149,15 @@ def test_bad_arguments_are_refused(arguments: tuple[str, ...], said: str, tesser
     assert ran.out == ""
 
 
+@pytest.mark.parametrize(("period", "notes"), [("10", 1), ("60", 0)])
+def test_periods_of_which_agents_publish_too_little_are_named(
+    period: str, notes: int, tessera: Tessera
+) -> None:
+    ran = tessera("report", "--record", "x", "--period", period, "--nats-user", "viewer")
+    said = f"--period {period}: agents publish every 10 seconds, so parts of periods below a minute"
+    assert ran.err.count(said) == notes
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

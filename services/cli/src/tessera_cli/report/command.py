@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _EPILOG: Final = """\
 example: tessera report --prometheus http://127.0.0.1:9090 --prices prices.yaml
          tessera report --record week.jsonl, later: tessera report --from week.jsonl"""
+_DIGESTS_S: Final = 60
+"""Seconds: of a period with less than six digests, one that comes late is a large part."""
 
 
 def report_parser(commands: Commands, environ: Mapping[str, str]) -> None:
@@ -109,12 +111,21 @@ def _number(low: float, high: float) -> Callable[[str], float]:
     return number
 
 
+def _record(options: argparse.Namespace) -> int:
+    from tessera_cli.report import recording
+
+    if options.period < _DIGESTS_S:
+        print_notice(
+            f"--period {options.period:g}: agents publish every 10 seconds, so parts of periods "
+            f"below a minute count as not measured: write {_DIGESTS_S} or more"
+        )
+    asyncio.run(recording.record(options))
+    return 0
+
+
 def _report(options: argparse.Namespace) -> int:
     if options.record:
-        from tessera_cli.report import recording
-
-        asyncio.run(recording.record(options))
-        return 0
+        return _record(options)
     from tessera_cli import forms
     from tessera_cli.report import answer, sources
 
