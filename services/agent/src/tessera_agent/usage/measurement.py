@@ -6,6 +6,7 @@ of containers that are gone are removed afterwards, so that their last use has b
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
@@ -58,8 +59,11 @@ class UsageMeasurement:
         measured = {**self._running, **running}
         self._running = running
         others = [one for one in self._regions.running.all if one.key not in measured]
-        now = asyncio.get_running_loop().time
-        return await asyncio.to_thread(self._measure, measured, others, now)
+        # The loop's clock is read here alone: uvloop changes the loop when its time is read.
+        began, waits_since = asyncio.get_running_loop().time(), time.monotonic()
+        return await asyncio.to_thread(
+            self._measure, measured, others, lambda: began + time.monotonic() - waits_since
+        )
 
     def snapshot(self, usage: NodeUsage) -> MetricsSnapshot:
         """The figures for metrics after a measurement."""
