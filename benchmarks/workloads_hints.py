@@ -1,8 +1,9 @@
 """Hints as the rebalancer makes them: what the agents would publish goes through the real smoother,
 and what comes of it into the fleet that pods are placed on.
 
-Agents publish every two seconds, and hints follow. Here they publish every `HINT_S` of the minute
-that has just passed, and that one message is believed as its thirty would be.
+Agents publish digests of ten seconds, and hints follow within seconds. Here agents publish every
+`HINT_S`, of the minute that has just passed, and that one message is believed as the six of that
+minute would be: hints of the simulator are up to five minutes old.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tessera_schema.messages.hints import NodeHints
 
 HINT_S: Final = 300.0
 CONSTANTS: Final = SmoothingConstants(load_s=SmoothingConstants().load_s / 3)
-"""A mean over the last minute, as with the default and a message every two seconds."""
+"""A mean over the last minute, as with the default and six messages of ten seconds."""
 Key = tuple[str, str, str]
 
 
