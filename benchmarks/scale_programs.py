@@ -15,6 +15,7 @@ import msgspec
 
 from benchmarks.scale_cluster import CLUSTER
 from tessera_embedded.apiserver import ApiServer
+from tessera_embedded.parent import ends_with_parent
 
 READY_S: Final = 900.0
 """A list of 100,000 pods takes minutes where services and API server share two cores."""
@@ -47,8 +48,9 @@ class Program:
         """Run it until left."""
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                sys.executable, *argv, env=environ, stdout=log, stderr=log
-            )
+                sys.executable, *argv, env=environ, stdout=log, stderr=log,
+                preexec_fn=ends_with_parent(),
+            )  # fmt: skip
         try:
             yield self
         finally:

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import aiohttp
 
+from tessera_embedded.parent import ends_with_parent
+
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 START_S: Final = 60.0
 WAIT_S: Final = 60.0
@@ -121,7 +123,7 @@ async def open_page(folder: Path) -> AsyncGenerator[Page]:
     process = await asyncio.create_subprocess_exec(
         found, *_FLAGS, f"--user-data-dir={folder}", "about:blank",
         stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
+        start_new_session=True, preexec_fn=ends_with_parent(),
     )  # fmt: skip
     try:
         ports = folder / "DevToolsActivePort"

@@ -16,6 +16,7 @@ import pytest
 
 from tessera_embedded.apiserver import Account, ApiServer, Rule, open_apiserver
 from tessera_embedded.nats_server import open_nats
+from tessera_embedded.parent import ends_with_parent
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.kube.api import Body, Kube, Verb
@@ -38,8 +39,9 @@ LOOK_S = 0.1
 async def a_process(environ: Mapping[str, str], log: Path) -> AsyncGenerator[None]:
     with log.open("ab") as lines:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tessera_console", env=environ, stderr=lines
-        )
+            sys.executable, "-m", "tessera_console", env=environ, stderr=lines,
+            preexec_fn=ends_with_parent(),
+        )  # fmt: skip
     try:
         yield
     finally:

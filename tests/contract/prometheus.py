@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from aiohttp import ClientError, ClientSession
 
+from tessera_embedded.parent import ends_with_parent
 from tessera_embedded.ports import reserved_ports
 from tests.contract.kubebin import kube_bin
 from tests.contract.session_fixtures import or_skip
@@ -70,6 +71,7 @@ async def prometheus(
     process = await asyncio.create_subprocess_exec(
         program / "prometheus", f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}", "--log.level=error", *flags,
+        preexec_fn=ends_with_parent(),
     )  # fmt: skip
     try:
         async with ClientSession(f"http://127.0.0.1:{port}") as session:

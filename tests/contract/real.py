@@ -21,6 +21,7 @@ from pathlib import Path
 
 import aiohttp
 
+from tessera_embedded.parent import ends_with_parent
 from tessera_embedded.ports import reserved_ports
 from tests.contract.certificates import Authority, key_pair
 from tests.contract.client import Json, open_client
@@ -59,11 +60,12 @@ class Program:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it."""
+        """Start it, in the main thread: it is killed when the thread that starts it has ended."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-            )
+                self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                preexec_fn=ends_with_parent(signal.SIGKILL),
+            )  # fmt: skip
 
     @property
     def pid(self) -> int:
@@ -128,7 +130,7 @@ class ControlPlane:
     async def restart(self) -> None:
         """Stop the API server, wait for its port, and start the next; etcd keeps what there is."""
         await asyncio.to_thread(self._server.stop)
-        await asyncio.to_thread(self._server.start)
+        self._server.start()
         await self._ready()
 
     def pause(self) -> None:
@@ -158,7 +160,7 @@ class ControlPlane:
             self._programs / "kube-scheduler", f"--config={path}", "--secure-port=0", "-v=4",
         ]  # fmt: skip
         program = Program(argv, path.with_suffix(".log"))
-        await asyncio.to_thread(program.start)
+        program.start()
         try:
             yield program
             program.check()
@@ -169,8 +171,8 @@ class ControlPlane:
     async def running(self) -> AsyncGenerator[None]:
         """Run etcd and the API server for the length of the block."""
         try:
-            await asyncio.to_thread(self._etcd.start)
-            await asyncio.to_thread(self._server.start)
+            self._etcd.start()
+            self._server.start()
             await self._ready()
             await self._give_roles()
             yield

@@ -17,6 +17,7 @@ from aiohttp import ClientSession, web
 from tessera_agent.metrics import AgentMetrics, GrantedAmounts, MetricsSnapshot
 from tessera_cli.report.prometheus import PrometheusApi, digests_of, read_days, read_owners
 from tessera_core.utilization.history import UseHistory
+from tessera_embedded.parent import ends_with_parent
 from tessera_embedded.ports import reserved_ports
 from tessera_runtime.metrics import CONTENT_TYPE, MetricsRegistry
 from tessera_schema.cards import MIB, Card
@@ -92,6 +93,7 @@ async def prometheus(folder: Path, target: str) -> AsyncGenerator[str]:
     process = await asyncio.create_subprocess_exec(
         program / "prometheus", f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}", "--log.level=error",
+        preexec_fn=ends_with_parent(),
     )  # fmt: skip
     try:
         yield f"http://127.0.0.1:{port}"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import aiohttp
 
+from tessera_embedded.parent import ends_with_parent
 from tests.contract.client import Json
 from tests.deploy.installed import Installed
 from tests.deploy.manifests import KUSTOMIZE, containers, environment, overlay
@@ -80,8 +81,9 @@ async def running(
     }  # fmt: skip
     with (folder / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", f"tessera_{name}", stdin=DEVNULL, stdout=log, stderr=log, env=env
-        )
+            sys.executable, "-m", f"tessera_{name}", stdin=DEVNULL, stdout=log, stderr=log, env=env,
+            preexec_fn=ends_with_parent(),
+        )  # fmt: skip
     service = Service(process, folder)
     try:
         yield service

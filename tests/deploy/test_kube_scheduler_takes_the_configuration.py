@@ -53,7 +53,7 @@ async def test_kube_scheduler_runs_with_our_configuration_and_account(
     async with installed.clients() as clients:
         pod = a_pod(name, schedulerName="tessera-scheduler")
         (await clients["admin"].post(PODS, pod)).done  # noqa: B018  (checks)
-        await asyncio.to_thread(program.start)
+        program.start()
         try:
             async with asyncio.timeout(PATIENCE_S):
                 while "nodeName" not in (await clients["admin"].get(f"{PODS}/{name}")).done["spec"]:

@@ -19,6 +19,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_embedded.nats_server import find_binary
+from tessera_embedded.parent import ends_with_parent
 from tessera_embedded.ports import reserved_ports
 from tessera_runtime.bus.api import Message
 from tessera_runtime.bus.client import NatsBus, open_bus
@@ -80,8 +81,9 @@ class Server:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         process = await asyncio.create_subprocess_exec(
-            find_binary(), "-c", str(self.config), "-l", str(self.log), env=self.environment
-        )
+            find_binary(), "-c", str(self.config), "-l", str(self.log), env=self.environment,
+            preexec_fn=ends_with_parent(),
+        )  # fmt: skip
         try:
             yield
             assert process.returncode is None, self.log.read_text()

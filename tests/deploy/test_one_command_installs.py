@@ -153,7 +153,7 @@ async def a_cluster(folder: Path) -> AsyncGenerator[Cluster]:
             ],
             folder / "kube-controller-manager.log",
         )  # fmt: skip
-        await asyncio.to_thread(controllers.start)
+        controllers.start()
         try:
             async with open_client(plane.url, plane.ca_path, plane.token) as admin:
                 yield Cluster(plane, admin, folder)

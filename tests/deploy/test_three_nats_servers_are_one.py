@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 
 from tessera_embedded.nats_server import find_binary
+from tessera_embedded.parent import ends_with_parent
 from tessera_embedded.ports import reserved_ports
 from tests.deploy.manifests import Container, combined, containers, environment, named
 
@@ -52,7 +53,7 @@ async def running(
     write(folder, files, ports)
     process = await asyncio.create_subprocess_exec(
         find_binary(), "--config", str(folder / "nats.conf"), "-l", str(folder / "log"),
-        env=dict(env),
+        env=dict(env), preexec_fn=ends_with_parent(),
     )  # fmt: skip
     try:
         yield

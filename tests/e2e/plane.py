@@ -87,7 +87,7 @@ class Plane:
     async def killed_and_restarted(self, program: Program) -> None:
         """End the API server or its store as a machine that fails would, and start it again."""
         await asyncio.to_thread(program.stop, signal.SIGKILL)
-        await asyncio.to_thread(program.start)
+        program.start()
         await self.ready()
 
     def components(self) -> list[Program]:

@@ -15,6 +15,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
+from tessera_embedded.parent import ends_with_parent
+
 START_S = 60.0
 END_S = 60.0
 POLL_S = 0.02
@@ -144,7 +146,7 @@ async def open_island(folder: Path) -> AsyncGenerator[Island]:
     first = await asyncio.create_subprocess_exec(
         "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--",
         "sh", "-ec", _script(folder), stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE, preexec_fn=ends_with_parent(signal.SIGKILL),
     )  # fmt: skip
     async with AsyncExitStack() as last, AsyncExitStack() as stack:
         last.push_async_callback(_end, first, folder)

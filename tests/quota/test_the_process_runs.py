@@ -14,6 +14,7 @@ from aiohttp import ClientError, ClientSession
 
 from tessera_core.trust.grants import Signer, new_key
 from tessera_embedded.apiserver import ApiServer, open_apiserver
+from tessera_embedded.parent import ends_with_parent
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
@@ -40,8 +41,9 @@ async def a_process(
 ) -> AsyncGenerator[asyncio.subprocess.Process]:
     with log.open("ab") as lines:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tessera_quota", env=environ, stderr=lines
-        )
+            sys.executable, "-m", "tessera_quota", env=environ, stderr=lines,
+            preexec_fn=ends_with_parent(),
+        )  # fmt: skip
     try:
         yield process
     finally:

@@ -17,6 +17,7 @@ from nats.errors import NoRespondersError
 
 from tessera_embedded.apiserver import open_apiserver
 from tessera_embedded.nats_server import NatsServer, open_nats
+from tessera_embedded.parent import ends_with_parent
 from tessera_runtime.bus.api import Message, Resync
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.errors import BusAway
@@ -34,8 +35,9 @@ async def a_process(
 ) -> AsyncGenerator[asyncio.subprocess.Process]:
     with log.open("ab") as lines:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tessera_rebalancer", env=environ, stderr=lines
-        )
+            sys.executable, "-m", "tessera_rebalancer", env=environ, stderr=lines,
+            preexec_fn=ends_with_parent(),
+        )  # fmt: skip
     try:
         yield process
     finally:

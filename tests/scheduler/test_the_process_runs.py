@@ -13,6 +13,7 @@ import pytest
 from aiohttp import ClientError, ClientSession
 
 from tessera_embedded.apiserver import ApiServer, open_apiserver
+from tessera_embedded.parent import ends_with_parent
 from tessera_runtime import dialect_config
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube, Verb
@@ -54,8 +55,9 @@ async def a_process(
 ) -> AsyncGenerator[asyncio.subprocess.Process]:
     with log.open("ab") as lines:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tessera_scheduler", env=environ, stderr=lines
-        )
+            sys.executable, "-m", "tessera_scheduler", env=environ, stderr=lines,
+            preexec_fn=ends_with_parent(),
+        )  # fmt: skip
     try:
         yield process
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from tessera_core.trust.grants import published_key
+from tessera_embedded.parent import ends_with_parent
 from tests.agent.machine import NVML, built, polling
 from tests.agent.nri.runtime_node import NODE, SIGNER, Node
 
@@ -42,6 +43,7 @@ async def a_process(node: Node, machine: Path) -> AsyncGenerator[asyncio.subproc
             "TESSERA_NRI_SOCKET": str(node.socket), "TESSERA_READER_LIBRARY": str(NVML),
             "TESSERA_KUBE_URL": f"http://{NOWHERE}", "TESSERA_BUS_URL": f"nats://{NOWHERE}",
         },
+        preexec_fn=ends_with_parent(),
     )  # fmt: skip
     try:
         await node.runtime.until("10-tessera")
