@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -99,7 +100,9 @@ def test_plans_are_objects_of_the_cluster(tessera: Tessera, recorded: Path) -> N
     assert spec["kind"] == "Resize"
     assert len(spec["steps"]) == 12
     assert {step["memory"] for step in spec["steps"]} == {"7808Mi"}
-    assert set(spec) <= set(PlanSpec.__struct_encode_fields__)
+    assert set(spec) == {"kind", "reason", "steps"}
+    assert msgspec.convert(spec, PlanSpec).steps[0].pod.name == "serve-0"
+    assert {key for step in spec["steps"] for key in step} == {"pod", "container", "card", "memory"}
 
 
 def test_the_last_days_alone(tessera: Tessera, recorded: Path) -> None:

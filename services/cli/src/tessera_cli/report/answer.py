@@ -101,7 +101,7 @@ def write_plans(report: UseReport) -> int:
     for name, spec in found:
         manifest = {
             "apiVersion": PLANS.removeprefix("/apis/").rpartition("/")[0], "kind": PLAN_KIND,
-            "metadata": {"name": name}, "spec": msgspec.to_builtins(spec),
+            "metadata": {"name": name}, "spec": _filled(msgspec.to_builtins(spec)),
         }  # fmt: skip
         sys.stdout.write("---\n")
         yaml.safe_dump(manifest, sys.stdout, sort_keys=False, width=100)
@@ -219,8 +219,15 @@ def _named(kind: str, name: str) -> str:
     return f"{kind.lower()}/{name}"
 
 
+def _filled(value: Any) -> Any:
+    """Without the fields that say nothing: a plan is read before it is approved."""
+    if isinstance(value, dict):
+        return {key: _filled(of) for key, of in value.items() if of}
+    return [_filled(of) for of in value] if isinstance(value, list | tuple) else value
+
+
 def _hours(hours: float) -> str:
-    return f"{hours:.1f}" if hours >= 10 or not hours else f"{hours:.2g}"
+    return f"{hours:.1f}" if hours >= 1 or not hours else f"{hours:.2g}"
 
 
 def _gib(size: int) -> str:

@@ -51,8 +51,10 @@ def read_prices(path: str) -> PriceList:
     try:
         text = Path(path).read_text(encoding="utf-8")
         return read_price_list(next(documents(text), (1, {}))[1])
-    except (OSError, UnicodeDecodeError) as e:
-        raise InputUnreadable(path, str(e), "name a file that can be read") from e
+    except OSError as e:
+        raise InputUnreadable(path, e.strerror or str(e), "name a file that can be read") from e
+    except UnicodeDecodeError as e:
+        raise InputUnreadable(path, str(e), "write it in UTF-8") from e
     except (BadYaml, BadPriceList) as e:
         raise BadConfigFile(path, str(e)) from e
 
@@ -93,5 +95,8 @@ async def _of_prometheus(
 def _token(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as e:
-        raise InputUnreadable(path, str(e), "give a file with a token that you may read") from e
+    except OSError as e:
+        why = e.strerror or str(e)
+        raise InputUnreadable(path, why, "give a file with a token that you may read") from e
+    except UnicodeDecodeError as e:
+        raise InputUnreadable(path, str(e), "give a file with a token") from e
