@@ -27,6 +27,12 @@ PREFIX = "scheduling.koordinator.sh"
         ),
         pytest.param({"isolation_library": "libvgpu.so"}, "must begin with /", id="relative"),
         pytest.param({"scoring_strategy": "Most"}, "scoring_strategy", id="strategy"),
+        pytest.param(
+            {"best_effort_priorities": ["koord-medium"]},
+            "'koord-medium' - at `$.best_effort_priorities[0]`; "
+            "write one of 'koord-batch', 'koord-free', 'koord-mid'",
+            id="priority",
+        ),
         pytest.param({"allocator": "x"}, "allocator", id="unknown"),
     ],
 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from types import ModuleType
 from typing import Any
 
 import msgspec
+from msgspec.inspect import LiteralType, StructType, Type, VarTupleType, type_info
 
 from tessera_core import dialects, vendors
 from tessera_core.dialect_kit.card_settings import CardSettings
@@ -111,8 +113,9 @@ def load(
         try:
             readers[name] = module.dialect(msgspec.convert(options, module.Options))
         except (msgspec.ValidationError, ValueError) as e:
-            known = ", ".join(("enabled", *module.Options.__struct_fields__))
-            raise BadConfiguration(f"dialects.{name}: {e}; options: {known}") from e
+            raise BadConfiguration(
+                f"dialects.{name}: {e}; {_remedy(module.Options, str(e))}"
+            ) from e
         if not set(_keys_in(options)).isdisjoint(getattr(module.Options, "ORDERS", ())):
             ordered.add(name)
         if enabled:
@@ -140,6 +143,22 @@ def _in_words_of_dialects(
         return config, ()
     read = translate_device_config(config, sections, modules)
     return read.options, read.ignored
+
+
+def _remedy(options: type[msgspec.Struct], problem: str) -> str:
+    """The words of the field that has a wrong one, else the names of all fields."""
+    wrong, all_of = re.match(r"Invalid enum value .* at `\$\.(\w+)", problem), type_info(options)
+    fields = all_of.fields if wrong is not None and isinstance(all_of, StructType) else ()
+    words = [word for f in fields if wrong and f.name == wrong[1] for word in _words(f.type)]
+    if words:
+        return f"write one of {', '.join(words)}"
+    return "options: " + ", ".join(("enabled", *options.__struct_fields__))
+
+
+def _words(kind: Type) -> Iterable[str]:
+    if isinstance(kind, VarTupleType):
+        return _words(kind.item_type)
+    return map(repr, kind.values) if isinstance(kind, LiteralType) else ()
 
 
 def _options_of(name: str, written: object) -> tuple[dict[str, Any], bool]:
