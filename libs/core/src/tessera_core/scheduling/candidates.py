@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.scheduling.name_digest import NameDigest, digest_of, text_digest
 from tessera_schema.endpoints.extender import decode_name_set, decode_names
 
 _KEPT: Final = 64
@@ -31,6 +32,8 @@ class CandidateNodes(Struct, frozen=True):
     names: tuple[str, ...]
     known: frozenset[str]
     """The names again."""
+    digest: NameDigest | None
+    """Of the names, where they are many and alike."""
     at: Ints
     """Each name's row, -1 where the fleet does not know it."""
     rows: Bools
@@ -59,15 +62,17 @@ class CandidateCache:
         return last
 
     def _is(self, last: CandidateNodes, raw: msgspec.Raw) -> bool:
-        same = last.data == bytes(raw) or last.known == decode_name_set(raw)
-        return same and last.layout == self._fleet.layout
+        return last.layout == self._fleet.layout and _same_names(last, raw)
 
     def _resolve(self, raw: msgspec.Raw) -> CandidateNodes:
         fleet, names = self._fleet, decode_names(raw)
         at = np.array(list(map(fleet.rows.get, names, repeat(-1))), np.int64)
         rows = np.zeros(len(fleet.names), np.bool_)
         rows[at[at >= 0]] = True
-        return CandidateNodes(bytes(raw), fleet.layout, names, frozenset(names), at, rows)
+        data = bytes(raw)
+        return CandidateNodes(
+            data, fleet.layout, names, frozenset(names), digest_of(names, data), at, rows
+        )
 
     def without(
         self, offer: CandidateNodes, closed: Mapping[str, str], starting: Mapping[str, str] = _NONE
@@ -84,3 +89,12 @@ class CandidateCache:
                 self._narrowed = {}
             self._narrowed[key] = replace(offer, rows=rows, reserved=closed, starting=starting)
         return self._narrowed[key]
+
+
+def _same_names(last: CandidateNodes, raw: msgspec.Raw) -> bool:
+    data = bytes(raw)
+    if data == last.data:
+        return True
+    if last.digest is not None and len(data) == len(last.data):
+        return text_digest(data) == last.digest
+    return last.known == decode_name_set(raw)
