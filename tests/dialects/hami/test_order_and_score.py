@@ -8,7 +8,7 @@ import pytest
 
 from tessera_core.dialect_kit.hami_format import policy_of
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.placement.scoring.cards import usage_score
+from tessera_core.placement.scoring.cards import usage_scores
 from tessera_schema.requests import CardKey, Choice, NodeOrder, Weights
 from tessera_testing.builders import a_card, a_pod
 from tessera_testing.plan import plan
@@ -138,7 +138,7 @@ EACH = (10.0, 100.0, 100.0)
 def test_a_card_scores_by_what_would_be_in_use(
     used: tuple[float, float, float], total: tuple[float, float, float], want: float
 ) -> None:
-    assert usage_score(used, total, Weights()) == pytest.approx(want)
+    assert usage_scores([used], [total], Weights()) == [pytest.approx(want)]
 
 
 def test_weights_turn_the_order_of_cards() -> None:

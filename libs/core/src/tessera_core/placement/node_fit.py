@@ -80,7 +80,7 @@ class NodeFit:
         """Vendors of which requests that share a card were given some: their containers may stand
         between others."""
         self._tally = Tally()
-        """Of the shares of the other vendors."""
+        """Of the shares, where somebody is limited."""
         self._uses: dict[str, Uses] = {}
         """Vendor -> what its shares count in quotas, where somebody is limited."""
         self.shares: list[Share] = []
@@ -106,7 +106,7 @@ class NodeFit:
             chosen, codes = self._choose(unit, view, need, banned)
             if chosen is None:
                 return NoFit(_main_reason(codes), unit, view, need, codes, self._over)
-        self._give(unit, view, chosen)
+        self._give(unit, view, chosen, need)
         self.chosen.append(frozenset(view.facts[i].id for i in chosen))
         return None
 
@@ -260,14 +260,19 @@ class NodeFit:
     def _is_joint(self, unit: PlacementUnit) -> bool:
         return len(unit.parts) > 1 or unit.lead.vendor in self._joint
 
-    def _give(self, unit: PlacementUnit, view: NodeView, chosen: Sequence[int]) -> None:
-        if self._allowance.limits:
+    def _give(
+        self, unit: PlacementUnit, view: NodeView, chosen: Sequence[int], need: CardNeeds
+    ) -> None:
+        joint = len(unit.parts) > 1
+        limited = bool(self._allowance.limits)
+        if limited:
             self._uses[unit.lead.vendor] = self._uses_with(unit, view, chosen)
-        shares = shares_of(self._fleet, unit, view, chosen)
+        shares = shares_of(self._fleet, unit, view, chosen, None if joint else need)
         self.shares += shares
-        for share in shares:
-            self._tally.add(share)
-        if len(unit.parts) > 1:
+        if limited:
+            for share in shares:
+                self._tally.add(share)
+        if joint:
             self._joint.add(unit.lead.vendor)
         self._last = unit, view, chosen
 
@@ -307,12 +312,14 @@ _AFTER_QUOTA: Final = (
 
 
 def shares_of(
-    fleet: Fleet, unit: PlacementUnit, view: NodeView, cards: Sequence[int]
-) -> list[Share]:
-    """The share of each of the unit's containers on each of these cards of the fleet's view."""
+    fleet: Fleet, unit: PlacementUnit, view: NodeView, cards: Sequence[int],
+    known: CardNeeds | None = None,
+) -> list[Share]:  # fmt: skip
+    """The share of each of the unit's containers on each of these cards of the fleet's view. What a
+    unit of one container needs there may be `known`."""
     shares: list[Share] = []
     for part in unit.parts:
-        need = predicates.amounts(part.request, view.state, fleet.models)
+        need = known or predicates.amounts(part.request, view.state, fleet.models)
         shares += [_share_of(part, view, i, need) for i in cards]
     return shares
 

@@ -1,13 +1,12 @@
 """How good each card of a node is for a request, key by key.
 
-`usage_score` is HAMi's: ten times the weighted parts of slots, cores and memory that would be in
+`usage_scores` are HAMi's: ten times the weighted parts of slots, cores and memory that would be in
 use with the request. Koordinator's score is in `tessera_core.placement.scoring.koordinator`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import add
 from typing import Final
 
@@ -21,17 +20,18 @@ from tessera_core.placement.scoring.koordinator import card_score
 from tessera_core.placement.scoring.pressure import COMES_FIRST, PRICED, felt
 from tessera_schema.requests import CardKey, PressurePolicy, Request, Weights
 
+Parts = tuple[float, float, float]
+"""Of slots, cores and memory."""
 
-def usage_score(used: Sequence[float], total: Sequence[float], weights: Weights) -> float:
-    """Slots, cores, memory in use (request included) of the totals; 0 where a total is 0."""
-    slots, cores, memory = total
-    if not (slots and cores and memory):
-        return 0.0
-    return 10 * (
-        weights.slot * used[0] / slots
-        + weights.core * used[1] / cores
-        + weights.memory * used[2] / memory
-    )
+
+def usage_scores(used: Iterable[Parts], totals: Iterable[Parts], w: Weights) -> list[float]:
+    """What is in use of each card, the request included, of its totals; 0 where a total is 0."""
+    return [
+        10 * (w.slot * slots / all_slots + w.core * cores / all_cores + w.memory * memory / all_)
+        if all_slots and all_cores and all_
+        else 0.0
+        for (slots, cores, memory), (all_slots, all_cores, all_) in zip(used, totals, strict=True)
+    ]
 
 
 Column = Sequence[float] | Sequence[tuple[float, float]]
@@ -40,7 +40,7 @@ Key = Callable[[NodeView, Request, CardNeeds], Column]
 
 
 def _usage(view: NodeView, request: Request, need: CardNeeds) -> Sequence[float]:
-    s, weights, count, more = view.state, request.policy.weights, len(view.facts), need.slots
+    s, count, more = view.state, len(view.facts), need.slots
     used = zip(
         [sharers + more for sharers in s.sharers.tolist()],
         map(add, s.cores_used.tolist(), each(need.cores, count)),
@@ -48,7 +48,7 @@ def _usage(view: NodeView, request: Request, need: CardNeeds) -> Sequence[float]
         strict=True,
     )
     totals = zip(s.slots.tolist(), s.cores_total.tolist(), s.memory_total.tolist(), strict=True)
-    return list(map(usage_score, used, totals, repeat(weights)))
+    return usage_scores(used, totals, request.policy.weights)
 
 
 def _negative(column: Sequence[float]) -> Sequence[float]:
