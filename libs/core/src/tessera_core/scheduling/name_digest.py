@@ -20,23 +20,24 @@ _AROUND: Final = 3
 """Bytes of a name's quotes and comma."""
 _SHIFT: Final = np.uint64(32)
 _FACTORS: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
-"""Odd, with about half of their bits set, so that each bit of a word changes half of the sum."""
+"""Odd, with about half of their bits set, so that each bit of a word changes half of the total."""
 
 
 class NameDigest(NamedTuple):
     """Of names of one length. Other names have another one but for a chance of one in 2**64."""
 
-    count: int
+    names: int
+    """How many there are."""
     width: int
     """Bytes of a row: a name, its quotes and its comma."""
-    sum: int
+    total: int
 
 
 def digest_of(names: Sequence[str], text: bytes) -> NameDigest | None:
     """The digest of these names, whose JSON without spaces is `text`; None where they are few,
     differ in length, have less than six letters or need escapes."""
     found = text_digest(text)
-    if found is None or len(names) != found.count:
+    if found is None or len(names) != found.names:
         return None
     alike = all(len(name) + _AROUND == found.width and name.isascii() for name in names)
     return found if alike else None
