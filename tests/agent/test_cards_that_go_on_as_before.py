@@ -12,12 +12,10 @@ from tessera_agent.lending.members import LendingMember
 from tessera_agent.lending.steady_cards import SteadyCards
 from tessera_core.hook.limits_file import CardLimit, HookLimits
 from tessera_core.hook.usage_counters import UsageCounters
-from tessera_core.node.core_lending import Lender, LendingDecision, LendingTimings
 from tessera_runtime.clock import SystemClock
 
 CARD = "GPU-0"
-AGAIN_S = 0.3
-DECISION = Lender(LendingTimings()).decide([], 0)
+AGAIN_S = 0.5
 
 
 @pytest.fixture
@@ -42,32 +40,38 @@ class Ticks:
 
     def __init__(self, members: Sequence[LendingMember]) -> None:
         self.members = members
-        self.steady = SteadyCards(AGAIN_S)
-        self.counts = [UsageCounters(), UsageCounters()]
+        self.steady = SteadyCards(AGAIN_S, self)
+        self.counts = {"busy": UsageCounters(), "quiet": UsageCounters()}
+        self.seen: dict[str, UsageCounters] = {}
         self.number = 0
-        self.read: list[str] = []
-        """Whose counters the last tick read."""
+        self.touched: set[str] = set()
+        """Whose counters the last tick read, all or a part."""
 
     def decides(self, *, busy: bool = True, quiet: bool = False, throttled: bool = False) -> bool:
         """Whether a decision is due after a tick in which they launched, or were throttled."""
-        for place, works in enumerate((busy, quiet)):
-            gpu_ns, throttled_ns, launches = self.counts[place]
-            self.counts[place] = UsageCounters(
-                gpu_ns + works, throttled_ns + (throttled and place == 0), launches + works
+        for name, works in (("busy", busy), ("quiet", quiet)):
+            gpu_ns, throttled_ns, launches = self.counts[name]
+            self.counts[name] = UsageCounters(
+                gpu_ns + works, throttled_ns + (throttled and name == "busy"), launches + works
             )
         self.number += 1
         at_s = self.number / 10
-        self.read = []
-        found = self.steady.standing(CARD, self.members, self.counters, at_s)
-        if isinstance(found, LendingDecision):
+        self.touched = set()
+        found = self.steady.due(CARD, self.members, at_s)
+        if found is None:
             return False
-        assert found == self.counts
-        self.steady.decided(CARD, self.members, DECISION, at_s)
+        assert found == list(self.counts.values())
+        self.steady.decided(CARD, self.members, found, at_s)
         return True
 
-    def counters(self, member: LendingMember) -> UsageCounters:
-        self.read.append(member.key.uid)
-        return self.counts[member.key.uid == "quiet"]
+    def read(self, one: LendingMember) -> UsageCounters:
+        self.touched.add(one.key.uid)
+        self.seen[one.key.uid] = self.counts[one.key.uid]
+        return self.counts[one.key.uid]
+
+    def moved(self, one: LendingMember) -> bool:
+        self.touched.add(one.key.uid)
+        return self.seen[one.key.uid][1:] != self.counts[one.key.uid][1:]
 
     def rests(self) -> None:
         """Until a tick after which a decision stands."""
@@ -77,11 +81,12 @@ class Ticks:
             pass
 
 
-def test_a_busy_card_is_decided_upon_every_third_tick(members: list[LendingMember]) -> None:
+def test_a_busy_card_is_decided_upon_every_half_second(members: list[LendingMember]) -> None:
     ticks = Ticks(members)
-    ticks.decides()
-    ticks.decides()  # it is seen to launch for the first time
-    assert [ticks.decides() for _ in range(9)] == [False, False, True] * 3
+    ticks.rests()
+    while not ticks.decides():
+        pass
+    assert [ticks.decides() for _ in range(10)] == [False, False, False, False, True] * 2
 
 
 def test_who_was_quiet_is_noticed_at_the_next_tick(members: list[LendingMember]) -> None:
@@ -104,11 +109,25 @@ def test_who_launches_and_is_throttled_all_the_time_is_read_when_a_decision_is_d
     ticks = Ticks(members)
     for _ in range(9):
         ticks.decides(throttled=True)
-    due = [(ticks.decides(throttled=True), sorted(ticks.read)) for _ in range(12)]
-    assert {decides for decides, _ in due} == {True, False}
-    assert all(read == (["busy", "quiet"] if decides else ["quiet"]) for decides, read in due)
+    while not ticks.decides(throttled=True):
+        pass
+    due = [(ticks.decides(throttled=True), ticks.touched) for _ in range(10)]
+    assert [decides for decides, _ in due] == [False, False, False, False, True] * 2
+    assert all(read == ({"busy", "quiet"} if decides else {"quiet"}) for decides, read in due)
     assert ticks.decides(quiet=True, throttled=True)
-    assert sorted(ticks.read) == ["busy", "quiet"]
+    assert ticks.touched == {"busy", "quiet"}
+
+
+def test_who_stops_and_begins_again_is_noticed_once_it_was_quiet_for_long(
+    members: list[LendingMember],
+) -> None:
+    ticks = Ticks(members)
+    for _ in range(9):
+        ticks.decides(throttled=True)
+    while not ticks.decides(throttled=True):
+        pass
+    assert [ticks.decides(busy=False) for _ in range(6)] == [False] * 4 + [True, False]
+    assert ticks.decides()
 
 
 def test_other_members_are_decided_upon_at_once(members: list[LendingMember]) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey, HookFiles
-from tessera_agent.containers.written_usage import ShortUsageFile, written_usage
+from tessera_agent.containers.written_usage import ShortUsageFile, written_parts
 from tessera_core.hook import usage_file
 from tessera_core.hook.limits_file import CardLimit, HookLimits
 from tessera_core.hook.records import CARDS as MOST_CARDS
@@ -106,7 +106,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_short(tmp_path: Path) -> None:
     data = written(16, 512, 512)
     fd = os.open(tmp_path / "cut", os.O_RDWR | os.O_CREAT)
     os.write(fd, data[:-1])
-    with pytest.raises(ShortUsageFile), written_usage(fd):
-        pass
+    with pytest.raises(ShortUsageFile):
+        written_parts(fd)
     os.close(fd)
     read(files, written(1, 1, 1))

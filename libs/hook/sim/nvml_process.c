@@ -9,6 +9,12 @@ typedef struct {
 static uint32_t on_hardware(uint32_t card, Found found[SIM_PROCS], uint32_t n) /* lock held */
 {
     bool has[SIM_PROCS] = {false};
+    uint64_t shared[SIM_PROCS + 1] = {0}; /* shared memory shows with one holder; the last one is nobody */
+    for (uint32_t i = 0; i < SIM_BLOCKS; i++)
+        if (sim->block[i].live && sim->block[i].card == card) {
+            uint32_t holder = sim_block_holder(&sim->block[i]);
+            shared[holder < SIM_PROCS ? holder : SIM_PROCS] += sim->block[i].bytes;
+        }
     for (uint32_t i = 0; i < SIM_CONTEXTS; i++)
         if (sim->context[i].live && sim->context[i].card == card)
             has[sim->context[i].proc] = true;
@@ -19,10 +25,7 @@ static uint32_t on_hardware(uint32_t card, Found found[SIM_PROCS], uint32_t n) /
         found[n].pid = sim_pid_seen(i);
         if (!found[n].pid)
             continue; /* of a container that is not ours to see */
-        found[n].bytes = sim->proc[i].used[card];
-        for (uint32_t b = 0; b < SIM_BLOCKS; b++)
-            if (sim->block[b].live && sim->block[b].card == card && sim_block_holder(&sim->block[b]) == i)
-                found[n].bytes += sim->block[b].bytes; /* shared memory shows with one holder */
+        found[n].bytes = sim->proc[i].used[card] + shared[i];
         n++;
     }
     return n;

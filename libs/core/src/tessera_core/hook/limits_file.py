@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import sys
 from enum import IntEnum, IntFlag
+from struct import error as out_of_range
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from tessera_core.hook.records import CARDS, HEAD, LAYOUT, UUID_BYTES, RecordLayout, padded, text_of
 
@@ -85,8 +87,13 @@ class CardFlag(IntFlag):
     from best-effort containers."""
 
 
+_REST: Final = int(CardFlag.REST)
+_HOLD: Final = int(Flag.HOLD_LAUNCHES)
+"""As numbers: `&` of two flags makes a third one, which takes ten times as long."""
+
+
 class CardLimit(Struct, frozen=True, kw_only=True):
-    """What the container may use of one card."""
+    """What the container may use of one card; fields in the order of the record's."""
 
     uuid: str
     memory_bytes: int = 0
@@ -109,6 +116,11 @@ class CardLimit(Struct, frozen=True, kw_only=True):
     measured_usage_ns: int = 0
     """What the hook's `raw_ns` read at that moment."""
 
+    @property
+    def is_rest(self) -> bool:
+        """Whether it is a best-effort container's, which has what others leave."""
+        return int(self.flags) & _REST != 0
+
 
 class HookLimits(Struct, frozen=True, kw_only=True):
     """The file's content."""
@@ -123,6 +135,11 @@ class HookLimits(Struct, frozen=True, kw_only=True):
     """Wall clock: a hold ends here even if the agent is gone; 0 = without end."""
     log_level: int = 0
     """0 = not said."""
+
+    @property
+    def holds_launches(self) -> bool:
+        """Whether its launches wait, unless `hold_until_ns` has passed."""
+        return int(self.flags) & _HOLD != 0
 
 
 class BadLimits(ValueError):
@@ -142,30 +159,31 @@ def encode_limits(limits: HookLimits, sequence: int, now_ns: int) -> bytes:
             f"write 0 to {_UINT64}"
         )
     data = bytearray(SIZE)
-    FILE.write(data, 0, {
-        "flags": int(limits.flags), "log_level": limits.log_level,
-        "generation": limits.generation & _UINT64,
-        "container": padded(limits.container, _CONTAINER_BYTES),
-        "hold_until_ns": limits.hold_until_ns,
-    })  # fmt: skip
-    HEAD.write(data, 0, {
-        "layout": LAYOUT, "size": SIZE, "cards": len(limits.cards),
-        "sequence": sequence & _UINT32, "written_ns": now_ns, "magic": MAGIC,
-    })  # fmt: skip
+    FILE.pack(
+        data, 0, b"", limits.flags, limits.log_level, limits.generation & _UINT64,
+        padded(limits.container, _CONTAINER_BYTES), limits.hold_until_ns, b"", b"", b"",
+    )  # fmt: skip
+    HEAD.pack(
+        data, 0, LAYOUT, SIZE, len(limits.cards), sequence & _UINT32, now_ns, b"", MAGIC
+    )  # fmt: skip
     for position, card in enumerate(limits.cards):
-        CARD.write(data, _CARD_AT + position * CARD.size, _card_values(card))
+        _encode_card(data, _CARD_AT + position * CARD.size, card)
     return bytes(data)
 
 
-def _card_values(card: CardLimit) -> dict[str, int | bytes]:
+def _encode_card(into: bytearray, at: int, card: CardLimit) -> None:
     if not card.uuid or len(card.uuid) >= UUID_BYTES:
         raise BadLimits(f"card {card.uuid!r}: an id has 1 to {UUID_BYTES - 1} characters")
-    values: dict[str, int | bytes] = {"uuid": padded(card.uuid, UUID_BYTES)}
-    for field, (least, most) in _NUMBERS.items():
-        number = values[field] = int(getattr(card, field))
-        if not least <= number <= most:
-            raise BadLimits(f"card {card.uuid}: {field} {number}: write {least} to {most}")
-    return values
+    try:
+        CARD.pack(into, at, padded(card.uuid, UUID_BYTES), *astuple(card)[1:], b"")
+    except out_of_range:
+        for field, (least, most) in _NUMBERS.items():
+            number = int(getattr(card, field))
+            if not least <= number <= most:
+                raise BadLimits(
+                    f"card {card.uuid}: {field} {number}: write {least} to {most}"
+                ) from None
+        raise
 
 
 def decode_limits(data: bytes) -> HookLimits:

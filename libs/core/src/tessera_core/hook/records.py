@@ -22,7 +22,7 @@ UUID_BYTES: Final = 64
 class RecordLayout:
     """One C struct: field name -> format; `size` bytes in all."""
 
-    __slots__ = ("_empty", "_packed", "formats", "name", "offsets", "size")
+    __slots__ = ("_empty", "_end", "_packed", "formats", "name", "offsets", "size")
 
     def __init__(self, name: str, size: int, formats: Mapping[str, str]) -> None:
         """Fields up to the last one named here; what follows up to `size` is reserved."""
@@ -35,6 +35,7 @@ class RecordLayout:
         for field, form in formats.items():
             self.offsets[field] = at
             at += calcsize(ORDER + form)
+        self._end = at
         self._packed = Packed(ORDER + "".join(formats.values()) + f"{size - at}x")
 
     def read(self, data: bytes | bytearray, at: int = 0) -> dict[str, Any]:
@@ -46,6 +47,19 @@ class RecordLayout:
         """Fill the fields at `at`; those not named are zero. Numbers must fit: struct.error."""
         whole = {**self._empty, **values}
         self._packed.pack_into(into, at, *whole.values())
+
+    def pack(self, into: bytearray, at: int, *values: int | bytes) -> None:
+        """The same with a value for each field, in their order: in half the time."""
+        self._packed.pack_into(into, at, *values)
+
+    def only(self, *fields: str) -> Packed:
+        """Reads these fields, named in the record's order, and skips the others: to copy what is
+        reserved takes longer than all numbers."""
+        forms = (
+            form if field in fields else f"{calcsize(ORDER + form)}x"
+            for field, form in self.formats.items()
+        )
+        return Packed(f"{ORDER}{''.join(forms)}{self._packed.size - self._end}x")
 
     def field_size(self, field: str) -> int:
         """Bytes of one field."""

@@ -16,6 +16,9 @@ SIZE: Final = CARD.offsets["last_launch_ns"]
 """Bytes from a record's beginning that a short read takes in."""
 _COUNTERS: Final = Packed(f"{ORDER}QQQ")
 _COUNTERS_AT: Final = CARD.offsets["gpu_ns"]
+ACTIVITY_AT: Final = CARD.offsets["throttled_ns"]
+ACTIVITY_SIZE: Final = CARD.field_size("throttled_ns") + CARD.field_size("launches")
+"""What changes whenever the container launches or is held back: two counters, side by side."""
 _NUMBER: Final = Packed(f"{ORDER}Q")
 _MEMORY_AT: Final = tuple(
     CARD.offsets[field]
@@ -61,6 +64,11 @@ def is_of(data: bytes, key: str) -> bool:
 def name_of(data: bytes) -> bytes:
     """The card's id as it stands there: cheaper to compare with an earlier one than to read."""
     return data[:UUID_BYTES]
+
+
+def activity_of(data: bytes) -> bytes:
+    """The two counters as they stand there."""
+    return data[ACTIVITY_AT : ACTIVITY_AT + ACTIVITY_SIZE]
 
 
 def read_counters(data: bytes) -> UsageCounters:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from struct import Struct as Packed
-from struct import unpack_from
 from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from tessera_core.hook.records import CARDS, HEAD, LAYOUT, ORDER, RecordLayout, text_of, uuid_key
 
@@ -84,6 +83,18 @@ FILE: Final = RecordLayout(
 )  # fmt: skip
 
 
+_CARD_FIELDS: Final = CARD.only(
+    "uuid", "used", "charged_bytes", "peak_bytes", "limit_bytes", "denials", "failed_for_others",
+    "raw_ns", "gpu_ns", "throttled_ns", "launches", "last_launch_ns", "generation",
+    "cores_permille", "gain_permille", "longest_ns", "allocated_bytes", "hour_peak_bytes",
+    "peak_hour",
+)  # fmt: skip
+_SLOT_FIELDS: Final = SLOT.only(
+    "state", "pid", "started", "card", "version", "gaps", "contexts", "bytes", "gpu_ns",
+    "last_active_ns", "overhead_bytes", "imported_bytes", "command",
+)  # fmt: skip
+_BYTES: Final = Packed(f"{ORDER}{len(KINDS)}Q")
+"""Of one slot, by kind."""
 KERNEL_TIMES: Final = Packed(f"{ORDER}{TIMES}I")
 """Of one card."""
 KERNEL_TIMES_AT: Final = FILE.offsets["kernel_times"]
@@ -260,33 +271,39 @@ def _cards(data: bytes | bytearray, bounds: UsageFileBounds) -> tuple[CardRecord
 
 
 def _card(data: bytes | bytearray, position: int, bounds: UsageFileBounds) -> CardRecord | None:
-    values = CARD.read(data, CARD_AT + position * CARD.size)
-    if values["used"] != 1:
+    (
+        id_, used, charged, peak, limit, denials, failed, raw_ns, gpu_ns, throttled_ns, launches,
+        last_launch_ns, generation, cores, gain, longest_ns, allocated, hour_peak, hour,
+    ) = _CARD_FIELDS.unpack_from(data, CARD_AT + position * CARD.size)  # fmt: skip
+    if used != 1:
         return None
-    uuid = text_of(values["uuid"])
+    uuid = _uuid(id_)
     most = bounds.memory_bytes.get(uuid_key(uuid))
     if most is None:
         return None
-    hour = values["peak_hour"] if values["peak_hour"] <= bounds.now_ns // HOUR_NS else 0
+    if hour > bounds.now_ns // HOUR_NS:
+        hour = 0
     return CardRecord(
         uuid=uuid, position=position,
-        charged_bytes=min(values["charged_bytes"], most),
-        peak_bytes=min(values["peak_bytes"], most),
-        hour_peak_bytes=min(values["hour_peak_bytes"], most) if hour else 0, peak_hour=hour,
-        allocated_bytes=min(values["allocated_bytes"], _NEVER),
-        limit_bytes=min(values["limit_bytes"], most),
-        denials=_count(values["denials"]),
-        failed_for_others=_count(values["failed_for_others"]), raw_ns=_time(values["raw_ns"]),
-        gpu_ns=_time(values["gpu_ns"]), throttled_ns=_time(values["throttled_ns"]),
-        launches=_count(values["launches"]),
-        last_launch_ns=_until(values["last_launch_ns"], bounds.now_ns),
-        generation=values["generation"], cores_permille=min(values["cores_permille"], 1000),
-        gain_permille=min(max(values["gain_permille"], 125), 8000),
-        longest_ns=_time(values["longest_ns"]),
+        charged_bytes=min(charged, most), peak_bytes=min(peak, most),
+        hour_peak_bytes=min(hour_peak, most) if hour else 0, peak_hour=hour,
+        allocated_bytes=min(allocated, _NEVER), limit_bytes=min(limit, most),
+        denials=min(denials, _MOST_COUNT), failed_for_others=min(failed, _MOST_COUNT),
+        raw_ns=min(raw_ns, _NEVER), gpu_ns=min(gpu_ns, _NEVER),
+        throttled_ns=min(throttled_ns, _NEVER), launches=min(launches, _MOST_COUNT),
+        last_launch_ns=_until(last_launch_ns, bounds.now_ns),
+        generation=generation, cores_permille=min(cores, 1000),
+        gain_permille=min(max(gain, 125), 8000), longest_ns=min(longest_ns, _NEVER),
         kernel_times=KERNEL_TIMES.unpack_from(
             data, KERNEL_TIMES_AT + position * KERNEL_TIMES.size
         ),
     )  # fmt: skip
+
+
+@lru_cache(1024)
+def _uuid(field: bytes) -> str:
+    """A card's id: there are few, and they are read again and again."""
+    return text_of(field)
 
 
 def _slots(
@@ -294,11 +311,14 @@ def _slots(
 ) -> tuple[SlotUse, ...]:
     found = []
     for number in _ones(data, SLOT_AT, SLOTS, SLOT.size):
-        values = SLOT.read(data, SLOT_AT + number * SLOT.size)
-        if values["state"] == 1 and values["card"] in known:
-            found.append(_slot(number, values, known[values["card"]], bounds))
-    held = frozenset(locked([slot.number for slot in found]))
-    return tuple(replace(slot, locked=slot.number in held) for slot in found)
+        values = _SLOT_FIELDS.unpack_from(data, SLOT_AT + number * SLOT.size)
+        if values[0] == 1 and values[3] in known:
+            found.append((number, values))
+    held = frozenset(locked([number for number, _ in found])) if found else frozenset()
+    return tuple([
+        _slot(number, values, known[values[3]], bounds, locked=number in held)
+        for number, values in found
+    ])  # fmt: skip
 
 
 def _ones(data: bytes | bytearray, at: int, records: int, size: int) -> Iterator[int]:
@@ -310,30 +330,26 @@ def _ones(data: bytes | bytearray, at: int, records: int, size: int) -> Iterator
         number = lowest.find(1, number + 1)
 
 
-def _slot(number: int, values: Mapping[str, Any], most: int, bounds: UsageFileBounds) -> SlotUse:
-    version, gaps = values["version"], values["gaps"]
-    kinds = unpack_from(f"{ORDER}{len(KINDS)}Q", values["bytes"])
+def _slot(
+    number: int, values: tuple[Any, ...], most: int, bounds: UsageFileBounds, *, locked: bool
+) -> SlotUse:
+    (
+        _, pid, started, card, version, gaps, contexts, kinds, gpu_ns, last_active_ns, overhead,
+        imported, command,
+    ) = values  # fmt: skip
     return SlotUse(
-        number=number, locked=False, pid=max(values["pid"], 0), started=values["started"],
-        card=values["card"],
+        number=number, locked=locked, pid=max(pid, 0), started=started, card=card,
         version=(version >> 16 & 0xFFFF, version >> 8 & 0xFF, version & 0xFF),
-        gaps=tuple(gap for bit, gap in enumerate(_SLOT_GAPS) if gaps >> bit & 1),
-        contexts=min(values["contexts"], 1 << 16),
-        bytes={kind: min(size, most) for kind, size in zip(KINDS, kinds, strict=True) if size},
-        overhead_bytes=min(values["overhead_bytes"], most),
-        imported_bytes=min(values["imported_bytes"], most),
-        gpu_ns=_time(values["gpu_ns"]),
-        last_active_ns=_until(values["last_active_ns"], bounds.now_ns),
-        command=text_of(values["command"]),
+        gaps=tuple([gap for bit, gap in enumerate(_SLOT_GAPS) if gaps >> bit & 1]) if gaps else (),
+        contexts=min(contexts, 1 << 16),
+        bytes={
+            kind: min(size, most)
+            for kind, size in zip(KINDS, _BYTES.unpack(kinds), strict=True) if size
+        },
+        overhead_bytes=min(overhead, most), imported_bytes=min(imported, most),
+        gpu_ns=min(gpu_ns, _NEVER), last_active_ns=_until(last_active_ns, bounds.now_ns),
+        command=text_of(command),
     )  # fmt: skip
-
-
-def _time(ns: int) -> int:
-    return min(ns, _NEVER)
-
-
-def _count(count: int) -> int:
-    return min(count, _MOST_COUNT)
 
 
 def _until(ns: int, now_ns: int) -> int:

@@ -154,20 +154,19 @@ class _Followed:
         throttled = now.throttled_ns > before.throttled_ns
         moved = throttled or now.launches > before.launches
         self._measure(now, at_s, pace)
-        granted = _granted(now)
+        granted, idle = _granted(now), self.idle(at_s, pace)
         if moved:
-            woke = self.idle(at_s, pace)
-            if woke:  # what it used before it rested says nothing of what it wants now
+            if idle:  # what it used before it rested says nothing of what it wants now
                 self._points = deque([self._points[-1]])
             self.active_s = self.launched_s = at_s
-            self._claim(granted, passed_s, pace, all_=woke or throttled or not now.lends)
-        elif self.idle(at_s, pace) and now.lends:
+            self._claim(granted, passed_s, pace, all_=idle or throttled or not now.lends)
+        elif idle and now.lends:
             self.claim = 0.0
         else:
             self._claim(granted, passed_s, pace, all_=not now.lends)
         if throttled:
             self.hungry_s, self.hungry = at_s, True
-        elif self.idle(at_s, pace) or at_s - self.hungry_s >= pace.hungry_s + self._long_s:
+        elif (idle and not moved) or at_s - self.hungry_s >= pace.hungry_s + self._long_s:
             self.hungry = False
 
     def _claim(self, granted: int, passed_s: float, pace: LendingTimings, *, all_: bool) -> None:
@@ -218,7 +217,7 @@ class Lender:
         `at_s` is of a clock that never jumps."""
         self._known = {r.key: self._followed(r, at_s) for r in readings}
         held = self._paused(readings, at_s)
-        claimed = sum(self._known[r.key].claim for r in readings if r.key not in held)
+        claimed = sum([self._known[r.key].claim for r in readings if r.key not in held])
         wanted = {r.key: self._known[r.key].wants(r) for r in readings if r.key not in held}
         shared = _by_class(readings, wanted, max(FULL - claimed, 0))
         loans = {r.key: _rounded(shared.get(r.key, 0), r.lent_permille) for r in readings}
@@ -238,17 +237,20 @@ class Lender:
         return followed
 
     def _paused(self, readings: Sequence[CounterSample], at_s: float) -> frozenset[str]:
+        bound = [
+            r for r in readings if r.priority is not None or not self._known[r.key].rested
+        ]  # fmt: skip
+        if not bound:
+            return frozenset()
         active = [
             r for r in readings
             if r.works and at_s - self._known[r.key].launched_s < self._pace.active_s
         ]  # fmt: skip
-        return frozenset(r.key for r in readings if self._is_paused(r, active, at_s))
+        return frozenset(r.key for r in bound if self._is_paused(r, active, at_s))
 
     def _is_paused(
         self, reading: CounterSample, active: Sequence[CounterSample], at_s: float
     ) -> bool:
-        if reading.priority is None and self._known[reading.key].rested:
-            return False
         before = [one for one in active if _goes_before(one, reading)]
         owns = any(one.namespace == reading.namespace for one in before)
         others = any(one.reaches for one in before) and not owns

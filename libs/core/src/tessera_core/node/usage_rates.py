@@ -8,13 +8,13 @@ difference is reported, never corrected.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.hook.limits_file import LEAST_PERMILLE, CardFlag, CardLimit, HookLimits, Mode
+from tessera_core.hook.limits_file import LEAST_PERMILLE, CardLimit, HookLimits, Mode
 from tessera_core.hook.records import uuid_key
 from tessera_core.hook.usage_file import (
     CONTEXT,
@@ -67,6 +67,9 @@ class DriverSample(Struct, frozen=True, kw_only=True):
     processes: int = 0
 
 
+_NOT_DRIVEN: Final = DriverSample()
+
+
 class UsageSample(Struct, frozen=True, kw_only=True):
     """One look at one container."""
 
@@ -82,6 +85,9 @@ class UsageSample(Struct, frozen=True, kw_only=True):
     """Reported when the next look has them too: file and driver are not read at one moment."""
     peaks: Mapping[str, HourlyPeaks] = {}
     """Card's key -> the most memory that the container had there, this look included."""
+    settled: tuple[HoldingContainer, ContainerUse] | None = None
+    """Who was looked at, and what it used, where the next look shows the same unless something
+    changes by then."""
 
 
 class Tolerance(Struct, frozen=True, kw_only=True):
@@ -97,17 +103,33 @@ class Tolerance(Struct, frozen=True, kw_only=True):
     """Card's key -> its memory: who holds all of it has nothing to exceed."""
 
 
+class _OnCard(NamedTuple):
+    """What one look shows of a container on one card."""
+
+    limit: CardLimit
+    key: str
+    record: CardRecord | None
+    slots: tuple[SlotUse, ...]
+    """Of processes that live."""
+    driven: DriverSample
+
+
 def use_between(
     held: HoldingContainer, before: UsageSample | None, after: UsageSample, tolerance: Tolerance
 ) -> tuple[ContainerUse, UsageSample]:
     """What the container used from `before` to `after`, and the look to compare the next with."""
+    same = before is not None and _shows_the_same(before, after)
+    if before is not None and same and before.settled and before.settled[0] == held:
+        use = before.settled[1]
+        return use, replace(after, peaks=before.peaks, settled=before.settled)
     peaks: dict[str, HourlyPeaks] = {}
     cards = []
-    for limit in held.limits.cards:
-        use, key = _card_use(held, limit, before, after), uuid_key(limit.uuid)
-        peaks[key] = _peaks(before, after, key, use)
-        cards.append(replace(use, memory_day_peak_bytes=peaks[key].peak_bytes()))
-    suspicions = _suspicions(held, after, tolerance)
+    seen = [_on_card(limit, after) for limit in held.limits.cards]
+    for one in seen:
+        on_card = _card_use(held, one, before, after)
+        peaks[one.key] = _peaks(before, after, one, on_card)
+        cards.append(replace(on_card, memory_day_peak_bytes=peaks[one.key].peak_bytes()))
+    suspicions = _suspicions(held, seen, tolerance)
     lasting = suspicions & before.suspicions if before else frozenset()
     gaps = {gap for card in _records(after) for slot in _living(after, card) for gap in slot.gaps}
     gaps |= {gap for _, gap in lasting} | after.seen
@@ -117,35 +139,59 @@ def use_between(
         namespace=held.namespace, pod=held.pod, uid=held.uid, container=held.container,
         cards=tuple(cards), enforced=not gaps, gaps=tuple(sorted(gaps)),
     )  # fmt: skip
-    return container, replace(after, suspicions=suspicions, peaks=peaks)
+    lends = any(limit.lent_permille for limit in held.limits.cards)
+    settled = (held, container) if same and not suspicions and not lends else None
+    return container, replace(after, suspicions=suspicions, peaks=peaks, settled=settled)
+
+
+def _shows_the_same(before: UsageSample, after: UsageSample) -> bool:
+    """Whether the container did nothing between the looks, in the same hour."""
+    return (
+        after.usage is before.usage
+        and after.seen == before.seen
+        and after.driven == before.driven
+        and all(driven.busy_ns <= 0 for driven in after.driven.values())
+        and after.wall_ns // HOUR_NS == before.wall_ns // HOUR_NS
+        and not before.suspicions
+    )
+
+
+def _on_card(limit: CardLimit, look: UsageSample) -> _OnCard:
+    key = uuid_key(limit.uuid)
+    record = _record(look, key)
+    return _OnCard(
+        limit, key, record, _living(look, record) if record else (),
+        look.driven.get(key, _NOT_DRIVEN),
+    )  # fmt: skip
 
 
 def _card_use(
-    held: HoldingContainer, limit: CardLimit, before: UsageSample | None, after: UsageSample
+    held: HoldingContainer, one: _OnCard, before: UsageSample | None, after: UsageSample
 ) -> CardUse:
-    key = uuid_key(limit.uuid)
-    known = CardUse(
-        card=limit.uuid,
-        memory_limit_bytes=limit.memory_bytes,
-        cores_limit_percent=_cores_limit(limit, after.wall_ns),
-    )
-    record = _record(after, key)
-    driven = after.driven.get(key, DriverSample())
+    limit, record, slots, driven = one.limit, one.record, one.slots, one.driven
+    cores_limit_percent = _cores_limit(limit, after.wall_ns)
     if record is None:
+        known = CardUse(
+            card=limit.uuid, memory_limit_bytes=limit.memory_bytes,
+            cores_limit_percent=cores_limit_percent,
+        )  # fmt: skip
         if not driven.processes and held.hooked:
             return known
         return replace(
             known, memory_bytes=driven.memory_bytes, cores_percent=_busy(before, after, driven),
             processes=driven.processes, measured_by=DRIVER,
         )  # fmt: skip
-    slots = _living(after, record)
-    moments = [record.last_launch_ns, *(slot.last_active_ns for slot in slots)]
-    return replace(
-        known,
-        memory_bytes=sum(_charge(slot) for slot in slots),
-        context_bytes=sum(_context(slot) + slot.overhead_bytes for slot in slots),
-        managed_bytes=sum(slot.bytes.get(MANAGED, 0) for slot in slots),
-        buffer_bytes=sum(_charge(slot) - _context(slot) for slot in slots),
+    charged = sum([_charge(slot) for slot in slots])
+    contexts = sum([_context(slot) for slot in slots])
+    moments = [record.last_launch_ns, *[slot.last_active_ns for slot in slots]]
+    return CardUse(
+        card=limit.uuid,
+        memory_limit_bytes=limit.memory_bytes,
+        cores_limit_percent=cores_limit_percent,
+        memory_bytes=charged,
+        context_bytes=contexts + sum([slot.overhead_bytes for slot in slots]),
+        managed_bytes=sum([slot.bytes.get(MANAGED, 0) for slot in slots]),
+        buffer_bytes=charged - contexts,
         processes=len({slot.pid for slot in slots}),
         last_active=max(moments) / _SECOND,
         memory_peak_bytes=_peak_between(before, after, record),
@@ -165,11 +211,13 @@ def _peak_between(before: UsageSample | None, after: UsageSample, record: CardRe
     return record.hour_peak_bytes if grew else 0
 
 
-def _peaks(before: UsageSample | None, after: UsageSample, key: str, use: CardUse) -> HourlyPeaks:
+def _peaks(
+    before: UsageSample | None, after: UsageSample, one: _OnCard, use: CardUse
+) -> HourlyPeaks:
     """With what a look shows. Of the time before the first one the hook remembers its last hour and
     the most of all, which counts as of now: it may be a day until that is forgotten."""
-    hour, record = after.wall_ns // HOUR_NS, _record(after, key)
-    known = before.peaks.get(key) if before else None
+    hour, record = after.wall_ns // HOUR_NS, one.record
+    known = before.peaks.get(one.key) if before else None
     peaks = (known or HourlyPeaks()).moved_to(hour)
     peaks = peaks.noted(hour, max(use.memory_bytes, use.memory_peak_bytes))
     if record is None:
@@ -215,18 +263,14 @@ def _rates(before: UsageSample | None, after: UsageSample, record: CardRecord) -
 
 
 def _suspicions(
-    held: HoldingContainer, look: UsageSample, tolerance: Tolerance
+    held: HoldingContainer, look: Sequence[_OnCard], tolerance: Tolerance
 ) -> frozenset[Suspicion]:
     if not held.hooked:
         return frozenset()
     found = set()
-    for limit in held.limits.cards:
-        key = uuid_key(limit.uuid)
-        driven = look.driven.get(key)
-        if driven is None or not driven.processes or _unlimited(limit, tolerance):
+    for limit, key, _, slots, driven in look:
+        if not driven.processes or _unlimited(limit, tolerance):
             continue
-        record = _record(look, key)
-        slots = _living(look, record) if record else ()
         if not slots:
             found.add((key, Gap.NO_HOOK))
             continue
@@ -278,9 +322,9 @@ def _living(look: UsageSample, record: CardRecord) -> tuple[SlotUse, ...]:
     """Slots of processes that live: those that hold their locks, and the others as well where the
     driver sees more processes than hold one."""
     slots = look.usage.slots if isinstance(look.usage, UsageFile) else ()
-    here = tuple(slot for slot in slots if slot.card == record.position)
-    locked = tuple(slot for slot in here if slot.locked)
-    driven = look.driven.get(uuid_key(record.uuid), DriverSample())
+    here = tuple([slot for slot in slots if slot.card == record.position])
+    locked = tuple([slot for slot in here if slot.locked])
+    driven = look.driven.get(uuid_key(record.uuid), _NOT_DRIVEN)
     return here if driven.processes > len(locked) else locked
 
 
@@ -299,8 +343,7 @@ def _context(slot: SlotUse) -> int:
 
 def is_limited(limit: CardLimit) -> bool:
     """Whether the container may have only a part of the card's time, loans aside."""
-    rest = bool(limit.flags & CardFlag.REST)
-    return limit.mode is not Mode.OFF and (rest or 0 < limit.cores_permille < _FULL)
+    return limit.mode is not Mode.OFF and (0 < limit.cores_permille < _FULL or limit.is_rest)
 
 
 def measured(limit: CardLimit, busy_ns: int, counted_ns: int, wall_ns: int) -> CardLimit:

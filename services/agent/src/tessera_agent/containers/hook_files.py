@@ -16,16 +16,17 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tessera_agent.containers.loan_renewal import NO_RENEWAL
 from tessera_agent.containers.slot_locks import SlotLocks
-from tessera_agent.containers.written_usage import ShortUsageFile, written_usage
+from tessera_agent.containers.written_usage import Parts, ShortUsageFile, laid_out, written_parts
 from tessera_core.hook import limits_file, usage_file
 from tessera_core.hook.limits_file import (
     BadLimits,
@@ -71,6 +72,14 @@ class ContainerKey(Struct, frozen=True, order=True, cache_hash=True):
 
     uid: str
     container: str
+
+
+class _LastRead(NamedTuple):
+    """What was read of a usage file last, and what follows from it within these bounds."""
+
+    parts: Parts
+    memory_bytes: Mapping[str, int]
+    usage: UsageFile | Unbuilt | Garbled
 
 
 class HookFiles:
@@ -175,9 +184,12 @@ class ContainerFiles:
         self._clock = clock
         self._made = made
         self._changing = threading.Lock()
+        self.renewal = NO_RENEWAL
+        """Of what is lent to the container; each decision about that sets it."""
         self._sequence: int | None = None
         """Of the limits file, which nobody else writes; None before the first write."""
         self._locks = SlotLocks()
+        self._last: _LastRead | None = None
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
@@ -195,17 +207,21 @@ class ContainerFiles:
         Raises BadLimits before anything is written, OSError.
         """
         with self._changing:
-            new = change(self.limits)
+            now_ns = self._clock.time_ns()
+            new = self.renewal.of(change(self.limits), now_ns)
             counts = _differ_in_more_than_measurement(self.limits, new)
             new = replace(new, generation=self.limits.generation + counts)
-            with _opened(self._limits_text, _WRITE) as fd:
+            fd = os.open(self._limits_text, _WRITE)
+            try:
                 if self._sequence is None:
                     self._sequence = limits_file.sequence_of(os.pread(fd, HEAD.size, 0))
                 writing = self._sequence | 1
-                body = encode_limits(new, writing, self._clock.time_ns())
+                body = encode_limits(new, writing, now_ns)
                 _write(fd, limits_file.sequence_bytes(writing), limits_file.SEQUENCE_AT)
                 _write(fd, body, 0)
                 _write(fd, limits_file.sequence_bytes(writing + 1), limits_file.SEQUENCE_AT)
+            finally:
+                os.close(fd)
             self._sequence = writing + 1
             self.limits = new
             return new
@@ -231,14 +247,26 @@ class ContainerFiles:
                     self._shrink()
                 if spoilt is not None:
                     return Garbled(spoilt)
-                with written_usage(fd) as data:
-                    return decode_usage(data, bounds, lambda slots: self._locks.alive(fd, slots))
+                return self._decoded(fd, bounds)
         except ShortUsageFile:
             return Garbled(Spoilt.SIZE)
         except FileNotFoundError:
             return Garbled(Spoilt.MISSING)
         except OSError as e:
             return Garbled(spoilt_by(e))
+
+    def _decoded(self, fd: int, bounds: UsageFileBounds) -> UsageFile | Unbuilt | Garbled:
+        """The same object as before where nothing changed: so it is with most containers."""
+        parts, last = written_parts(fd), self._last
+        if last is not None and parts == last.parts and bounds.memory_bytes == last.memory_bytes:
+            slots = last.usage.slots if isinstance(last.usage, UsageFile) else ()
+            held = self._locks.alive(fd, [slot.number for slot in slots])
+            if all(slot.locked == (slot.number in held) for slot in slots):
+                return last.usage
+        with laid_out(parts) as data:
+            usage = decode_usage(data, bounds, lambda slots: self._locks.alive(fd, slots))
+        self._last = _LastRead(parts, bounds.memory_bytes, usage)
+        return usage
 
     def open_usage(self) -> int:
         """A descriptor of the usage file for reading, the caller's to close. Raises OSError, also

@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from struct import unpack_from
+from struct import Struct as Packed
 from typing import Final
 
 from tessera_core.hook.records import CARDS, ORDER
@@ -28,51 +28,62 @@ from tessera_core.hook.usage_file import (
 
 _CARD_BYTES: Final = CARD.offsets["bin"]
 """Of a record, without the hook's ring of milliseconds."""
+_USED_FROM_END: Final = CARD.offsets["used"] - _CARD_BYTES
+"""In a part that ends with a card's record."""
 _HIGH_AT: Final = FILE.offsets["slots_high"]
+_WORD: Final = Packed(f"{ORDER}I")
 
+_zeros: Final = bytes(SIZE)
 _room: Final = bytearray(SIZE)
-"""Where files are read into, one at a time; zero between two."""
-_view: Final = memoryview(_room)
-_zeros: Final = memoryview(bytes(SIZE))
-_reading: Final = threading.Lock()
+"""A whole file, one at a time; zero between two."""
+_laying_out: Final = threading.Lock()
+
+Parts = list[tuple[int, bytes]]
+"""Where each begins in the file, and what is there."""
 
 
 class ShortUsageFile(Exception):
     """The file ends before what should be there."""
 
 
-@contextmanager
-def written_usage(fd: int) -> Iterator[bytearray]:
-    """The file as it is, with zeros where the hook never wrote and where it writes for itself, for
-    as long as the block lasts; another thread waits. Raises ShortUsageFile, OSError."""
-    with _reading:
-        filled: list[slice] = []
-        try:
-            for at, size in _parts():
-                part = slice(at, at + size)
-                filled.append(part)
-                if os.preadv(fd, [_view[part]], at) != size:
-                    raise ShortUsageFile
-            yield _room
-        finally:
-            for part in filled:
-                _view[part] = _zeros[part]
-
-
-def _parts() -> Iterator[tuple[int, int]]:
-    """Where to read, and how much; each follows from what was read before."""
-    yield 0, CARD_AT + _CARD_BYTES
+def written_parts(fd: int) -> Parts:
+    """The parts of the file in which the hook wrote for its reader. Raises ShortUsageFile,
+    OSError."""
+    parts = [_part(fd, 0, CARD_AT + _CARD_BYTES)]
     cards = 0
-    while cards < CARDS and _word(CARD_AT + cards * CARD.size + CARD.offsets["used"]):
+    while cards < CARDS and _word(parts[-1][1], _USED_FROM_END):
         cards += 1
         if cards < CARDS:
-            yield CARD_AT + cards * CARD.size, _CARD_BYTES
+            parts.append(_part(fd, CARD_AT + cards * CARD.size, _CARD_BYTES))
     if cards:
-        high = _word(_HIGH_AT)
-        yield SLOT_AT, (high if 0 < high <= SLOTS else SLOTS) * SLOT.size
-        yield KERNEL_TIMES_AT, cards * KERNEL_TIMES.size
+        high = _word(parts[0][1], _HIGH_AT)
+        slots = high if 0 < high <= SLOTS else SLOTS
+        parts.append(_part(fd, SLOT_AT, slots * SLOT.size))
+        parts.append(_part(fd, KERNEL_TIMES_AT, cards * KERNEL_TIMES.size))
+    return parts
 
 
-def _word(at: int) -> int:
-    number: int = unpack_from(f"{ORDER}I", _room, at)[0]
+@contextmanager
+def laid_out(parts: Parts) -> Iterator[bytearray]:
+    """The file as it is, with zeros where the hook never wrote and where it writes for itself, for
+    as long as the block lasts; another thread waits."""
+    with _laying_out:
+        try:
+            for at, part in parts:
+                _room[at : at + len(part)] = part
+            yield _room
+        finally:
+            for at, part in parts:
+                _room[at : at + len(part)] = _zeros[: len(part)]
+
+
+def _part(fd: int, at: int, size: int) -> tuple[int, bytes]:
+    part = os.pread(fd, size, at)
+    if len(part) != size:
+        raise ShortUsageFile
+    return at, part
+
+
+def _word(part: bytes, at: int) -> int:
+    number: int = _WORD.unpack_from(part, at)[0]
     return number

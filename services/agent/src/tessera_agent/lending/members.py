@@ -16,11 +16,11 @@ from tessera_agent.lending.throttle import FULL as UNTHROTTLED
 from tessera_agent.lending.throttle import ThrottledNamespaces
 from tessera_agent.usage.driver_evidence import DriverEvidence
 from tessera_core.dialect_kit.lending_terms import FULL_PERCENT
-from tessera_core.hook.limits_file import CardFlag, CardLimit, Mode
+from tessera_core.hook.limits_file import CardLimit, Mode
 from tessera_core.node.core_lending import FULL
 
 _PERMILLE: Final = 10
-_AGAIN_S: Final = 0.5
+_AGAIN_S: Final = 1.0
 """Seconds for which the same containers are taken to be on the same terms."""
 
 
@@ -39,6 +39,15 @@ class LendingMember(Struct, frozen=True, kw_only=True):
     """Its priority counts in other namespaces."""
     works: bool
     """The driver saw it work recently."""
+
+
+class _Namespace(Struct, frozen=True, kw_only=True):
+    """What holds for all containers of one."""
+
+    name: str
+    percent: float | None
+    """Of their cores, which they get; None = not known."""
+    reaches: bool
 
 
 class LendingMembers:
@@ -66,8 +75,10 @@ class LendingMembers:
         if ids != self._of or now - self._at >= _AGAIN_S:
             self._of, self._at = ids, now
             found: dict[str, list[LendingMember]] = {}
+            names = {held.pod.namespace for held in running}
+            namespaces = {name: self._namespace(name, now) for name in names}
             for held in running:
-                for member in self._members(held, now):
+                for member in self._members(held, namespaces[held.pod.namespace], now):
                     found.setdefault(member.card, []).append(member)
             before = self._known
             self._known = {
@@ -76,23 +87,28 @@ class LendingMembers:
             }  # fmt: skip
         return self._known
 
-    def _members(self, held: Holding, now: float) -> Iterable[LendingMember]:
+    def _namespace(self, name: str, now: float) -> _Namespace:
+        return _Namespace(
+            name=name, percent=self._throttled.percent(name, now),
+            reaches=self._allowances.count_elsewhere(name),
+        )  # fmt: skip
+
+    def _members(self, held: Holding, namespace: _Namespace, now: float) -> Iterable[LendingMember]:
         if held.files is None:
             return
         pod = self._pods.get(held.key.uid)
         lends = held.terms.lends if pod is None else pod.lends
-        percent = self._throttled.percent(held.pod.namespace, now)
+        percent = namespace.percent
         for limit in held.files.limits.cards:
             bound = self._bounds.most(held.key, limit.uuid, now)
             most = self._most_percent if bound is None else bound
-            rest = bool(limit.flags & CardFlag.REST)
-            ceiling = FULL_PERCENT if rest else held.terms.ceiling_percent
+            ceiling = FULL_PERCENT if limit.is_rest else held.terms.ceiling_percent
             if limit.uuid in held.lowered if percent is None else percent < UNTHROTTLED:
                 most = 0
             yield LendingMember(
                 key=held.key, files=held.files, card=limit.uuid, lends=lends,
-                priority=held.terms.priority, namespace=held.pod.namespace,
-                reaches=self._allowances.count_elsewhere(held.pod.namespace),
+                priority=held.terms.priority, namespace=namespace.name,
+                reaches=namespace.reaches,
                 works=self._evidence.works(held.id, limit.uuid, now),
                 most_permille=round(min(ceiling, most) * _PERMILLE),
             )  # fmt: skip
@@ -112,4 +128,4 @@ def _is_open(members: Sequence[LendingMember]) -> bool:
 
 def _least(limit: CardLimit) -> int:
     """What it may use without a loan, in permille."""
-    return limit.cores_permille or (0 if limit.flags & CardFlag.REST else FULL)
+    return limit.cores_permille or (0 if limit.is_rest else FULL)

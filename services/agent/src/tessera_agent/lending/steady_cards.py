@@ -5,34 +5,41 @@ changes loans a little, and by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from tessera_agent.containers.hook_files import ContainerKey
 from tessera_agent.lending.members import LendingMember
 from tessera_core.hook.usage_counters import UsageCounters
-from tessera_core.node.core_lending import LendingDecision
 
-Read = Callable[[LendingMember], UsageCounters]
-"""Reads what a container did so far on its card."""
+_NEVER: Final = float("-inf")
+
+
+class MemberCounters(Protocol):
+    """Reads what containers did so far on their cards."""
+
+    def read(self, one: LendingMember) -> UsageCounters:
+        """All that is counted."""
+        ...
+
+    def moved(self, one: LendingMember) -> bool:
+        """Whether launches, or the time held back, may be others than at the last `read`."""
+        ...
 
 
 class _Follower(Struct):
     """One container on a card."""
 
+    member: LendingMember
     launches: int
     throttled_ns: int
-    launched_s: float = float("-inf")
+    launched_s: float = _NEVER
     """When it was seen to launch last."""
-    held_back_s: float = float("-inf")
+    held_back_s: float = _NEVER
 
-    def may_stir(self, at_s: float, quiet_s: float) -> bool:
-        """Whether it was quiet in one way or the other. One that launches and is held back all the
-        time does nothing that is decided upon at once, so its counters need not be read."""
-        return at_s - min(self.launched_s, self.held_back_s) >= quiet_s
-
-    def stirs(self, now: UsageCounters, at_s: float, quiet_s: float) -> bool:
+    def take(self, now: UsageCounters, at_s: float, quiet_s: float) -> bool:
         """Take the counters in; whether it launches, or is held back, after a quiet time."""
         found = False
         if now.launches != self.launches:
@@ -45,61 +52,77 @@ class _Follower(Struct):
 
 
 class _Steady(Struct):
-    """One card."""
+    """One card, since its last decision."""
 
-    members: Sequence[LendingMember] = ()
-    decision: LendingDecision | None = None
-    at_s: float = 0.0
-    followers: dict[ContainerKey, _Follower] = {}
+    members: Sequence[LendingMember]
+    until_s: float
+    """Another decision is due then, whatever happens."""
+    followers: dict[ContainerKey, _Follower]
+    watched: list[tuple[float, _Follower]]
+    """From when each is quiet in one way or the other, the earliest first. One that launches and is
+    held back all the time does nothing that is decided upon at once, so it is not read."""
 
 
 class SteadyCards:
     """The cards of a node, and what was decided there."""
 
-    def __init__(self, again_s: float) -> None:
-        """A decision stands for `again_s` seconds at most; quiet is who did nothing for as long."""
+    def __init__(self, again_s: float, counters: MemberCounters) -> None:
+        """A decision stands for `again_s` seconds at most; quiet is who did nothing for as long.
+        Times here are of a clock that never jumps."""
         self._again_s = again_s
+        self._counters = counters
         self._cards: dict[str, _Steady] = {}
 
-    def standing(
-        self, card: str, members: Sequence[LendingMember], read: Read, at_s: float
-    ) -> LendingDecision | Sequence[UsageCounters]:
-        """The last decision where it stands; where another one is due, the members' counters that
-        it is to be made of, in their order. `read` reads them at `at_s`, which is of a clock that
-        never jumps."""
-        steady, quiet_s = self._cards.setdefault(card, _Steady()), self._again_s
-        counters: dict[ContainerKey, UsageCounters] = {}
-        if steady.decision is None or members is not steady.members:
-            stirs = True
-        else:
-            stirs = at_s - steady.at_s >= quiet_s
-        for member in members:
-            follower = steady.followers.get(member.key)
-            if follower is None:
-                now = counters[member.key] = read(member)
-                steady.followers[member.key] = _Follower(now.launches, now.throttled_ns)
-                stirs = True
-            elif stirs or follower.may_stir(at_s, quiet_s):
-                now = counters[member.key] = read(member)
-                stirs |= follower.stirs(now, at_s, quiet_s)
-        if steady.decision is not None and not stirs:
-            return steady.decision
-        for member in members:
-            if member.key not in counters:
-                now = counters[member.key] = read(member)
-                steady.followers[member.key].stirs(now, at_s, quiet_s)
-        return [counters[member.key] for member in members]
+    def due(
+        self, card: str, members: Sequence[LendingMember], at_s: float
+    ) -> Sequence[UsageCounters] | None:
+        """None where the last decision stands; else the members' counters that another one is to be
+        made of, in their order."""
+        steady = self._cards.get(card)
+        if steady is not None and steady.members is members and self._stands(steady, at_s):
+            return None
+        return [self._counters.read(member) for member in members]
 
     def decided(
-        self, card: str, members: Sequence[LendingMember], decision: LendingDecision, at_s: float
-    ) -> None:
-        """Another decision for the card."""
-        steady = self._cards[card]
-        keys = {member.key for member in members}
-        steady.members, steady.decision, steady.at_s = members, decision, at_s
-        steady.followers = {key: one for key, one in steady.followers.items() if key in keys}
+        self, card: str, members: Sequence[LendingMember], counters: Sequence[UsageCounters],
+        at_s: float,
+    ) -> None:  # fmt: skip
+        """Another decision for the card, made of these counters."""
+        before, again_s = self._cards.get(card), self._again_s
+        known = before.followers if before else {}
+        followers, watched = {}, []
+        for member, now in zip(members, counters, strict=True):
+            follower = known.get(member.key)
+            if follower is None:
+                follower = _Follower(member, now.launches, now.throttled_ns)
+            else:
+                follower.member = member
+                follower.take(now, at_s, again_s)
+            followers[member.key] = follower
+            quiet_from = min(follower.launched_s, follower.held_back_s) + again_s
+            if quiet_from < at_s + again_s:
+                watched.append((quiet_from, follower))
+        watched.sort(key=_quiet_from)
+        self._cards[card] = _Steady(members, at_s + again_s, followers, watched)
 
     def keep_only(self, cards: Mapping[str, object]) -> None:
         """Forget all others."""
         for card in self._cards.keys() - cards.keys():
             del self._cards[card]
+
+    def _stands(self, steady: _Steady, at_s: float) -> bool:
+        """Whether nobody who was quiet launches, or is held back, and it is not too long ago."""
+        if at_s >= steady.until_s:
+            return False
+        moved, stands = self._counters.moved, True
+        for quiet_from, follower in steady.watched:
+            if quiet_from > at_s:
+                break
+            if moved(follower.member):
+                now = self._counters.read(follower.member)
+                stands &= not follower.take(now, at_s, self._again_s)
+        return stands
+
+
+def _quiet_from(watched: tuple[float, _Follower]) -> float:
+    return watched[0]

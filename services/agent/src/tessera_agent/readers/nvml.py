@@ -16,7 +16,8 @@ import pynvml as nvml  # type: ignore[import-untyped]  # it publishes no types
 from msgspec.structs import replace
 
 from tessera_agent.readers.nvml_facts import NvmlFacts, facts_of, memory_of
-from tessera_agent.readers.nvml_samples import CardTimeLimit, ProcessSample, sampled_time
+from tessera_agent.readers.nvml_lists import NvmlLists
+from tessera_agent.readers.nvml_samples import CardTimeLimit, sampled_time
 from tessera_core.dialect_kit.readings import CardReading, Fault, ProcessReading, Readings
 from tessera_runtime.clock import Clock
 
@@ -56,6 +57,7 @@ class NvmlSession:
         self.delivered = True
         """Whether the last poll reached its caller: the faults of one that did not are returned
         again."""
+        self._lists = NvmlLists()
         self._owed: dict[str, tuple[Fault, ...]] = {}
         self._absent: set[tuple[int, str]] = set()
         self._last: dict[int, CardReading] = {}
@@ -135,9 +137,11 @@ class NvmlSession:
         sampled_us = self._sampled_us.get(number, 0)
         return replace(card, faults=faults, processes=processes, sampled_us=sampled_us)
 
-    def _query(self, number: int, call: Callable[..., T], *more: Any) -> T | None:
-        """The card's answer, None where it has none. Raises NVMLError for a card that is lost."""
-        if (number, call.__name__) in self._absent:
+    def _query(self, number: int, call: Callable[..., T], *more: Any, name: str = "") -> T | None:
+        """The card's answer, None where it has none. Raises NVMLError for a card that is lost.
+        `name` is the function's, where it is not the call's."""
+        function = number, name or call.__name__
+        if function in self._absent:
             return None
         try:
             return call(self._handles[number], *more)
@@ -145,7 +149,7 @@ class NvmlSession:
             if e.value in _LOST:
                 raise
             if e.value in _ABSENT:
-                self._absent.add((number, call.__name__))
+                self._absent.add(function)
             return None
 
     def _api(self) -> str:
@@ -182,34 +186,33 @@ class NvmlSession:
             return 0
         return int(values[0].value.uiVal)
 
-    def _running(self, number: int, kind: str) -> Sequence[Any]:
-        """Processes of a kind, by the newest version of the function that the library has."""
+    def _running(self, number: int, kind: str) -> Sequence[tuple[int, int]]:
+        """Processes of a kind and their memory, by the newest version of the function that the
+        library has."""
         for version in (3, 2):
-            call = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_v{version}")
-            answer = self._query(number, call)
-            if answer is not None:
-                return tuple(answer)
+            function = f"nvmlDeviceGet{kind}RunningProcesses_v{version}"
+            found = self._query(number, self._lists.processes, function, name=function)
+            if found is not None:
+                return found
         return ()
 
     def _processes(self, number: int) -> tuple[ProcessReading, ...]:
         memory: dict[int, int] = {}
         for kind in ("Compute", "Graphics"):
-            for process in self._running(number, kind):
-                held = int(process.usedGpuMemory or 0)
-                memory[process.pid] = max(memory.get(process.pid, 0), held)
-        return tuple(ProcessReading(pid=int(p), memory_bytes=held) for p, held in memory.items())
+            for pid, held in self._running(number, kind):
+                memory[pid] = max(memory.get(pid, 0), held)
+        return tuple([ProcessReading(pid=pid, memory_bytes=held) for pid, held in memory.items()])
 
     def _busy(self, number: int, listed: Set[int]) -> dict[int, int]:
         """Nanoseconds by process, brought up to the newest samples; those that are neither listed
         nor sampled any more are gone."""
         busy = self._busy_ns.setdefault(number, {})
         since = self._sampled_us.get(number, self._opened_us)
-        samples = self._query(number, nvml.nvmlDeviceGetProcessUtilization, since) or ()
-        fresh = sampled_time(
-            [ProcessSample(int(s.timeStamp), int(s.pid), int(s.smUtil)) for s in samples if s.pid],
-            since,
-        )
-        card_ns = int(fresh.window_ns * self._own_percent(number, since, fresh.newest_us)) // 100
+        fresh = sampled_time(self._query(number, self._lists.process_samples, since) or (), since)
+        card_ns = 0
+        if fresh.window_ns:
+            own_percent = self._own_percent(number, since, fresh.newest_us)
+            card_ns = int(fresh.window_ns * own_percent) // 100
         limit = self._time_limits.setdefault(number, CardTimeLimit())
         # Clients of an MPS daemon run side by side: together they may have more than the card.
         gained = fresh.busy_ns if number in self._served else limit.within(fresh.busy_ns, card_ns)
@@ -223,14 +226,8 @@ class NvmlSession:
 
     def _own_percent(self, number: int, since_us: int, until_us: int) -> float:
         """How busy the card was between two stamps; 100 where it has no samples of its own."""
-        answer = self._query(
-            number, nvml.nvmlDeviceGetSamples, nvml.NVML_GPU_UTILIZATION_SAMPLES, since_us
-        )
-        own = [
-            min(int(s.sampleValue.uiVal), 100)
-            for s in (answer[1] if answer else ())
-            if since_us < int(s.timeStamp) <= until_us
-        ]
+        samples = self._query(number, self._lists.busy_samples, number, since_us) or ()
+        own = [percent for stamp, percent in samples if since_us < stamp <= until_us]
         return sum(own) / len(own) if own else 100
 
     def _register_events(self) -> Any:

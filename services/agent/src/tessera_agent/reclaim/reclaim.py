@@ -230,7 +230,7 @@ def _shared_cards(running: Iterable[Holding]) -> dict[str, CardTenants]:
     for held in running:
         for limit in held.files.limits.cards if held.files else ():
             of = found.setdefault(limit.uuid, CardTenants([], []))
-            if not limit.flags & CardFlag.REST:
+            if not limit.is_rest:
                 of.owners.append(held)
             elif held.id:
                 of.best_effort.append(held)
@@ -252,6 +252,6 @@ def _is_flagged(held: Holding) -> bool:
 
 
 def _with_reclaim(limit: CardLimit, *, shared: bool) -> CardLimit:
-    if shared and not limit.flags & CardFlag.REST:
+    if shared and not limit.is_rest:
         return replace(limit, flags=limit.flags | CardFlag.RECLAIM)
     return replace(limit, flags=limit.flags & ~CardFlag.RECLAIM)

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from typing import Protocol
 
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
 from tessera_core.hook.records import CARDS, uuid_key
 from tessera_core.hook.usage_counters import (
+    ACTIVITY_AT,
+    ACTIVITY_SIZE,
     NOTHING,
     SIZE,
     UsageCounters,
+    activity_of,
     is_of,
     name_of,
     read_counters,
@@ -33,6 +37,39 @@ def record_of(usage: int, key: str) -> tuple[int, bytes] | None:
     return None
 
 
+class UsedCard(Protocol):
+    """One container on one card."""
+
+    @property
+    def key(self) -> ContainerKey:
+        """The container."""
+        ...
+
+    @property
+    def files(self) -> ContainerFiles:
+        """Its files."""
+        ...
+
+    @property
+    def card(self) -> str:
+        """The card's id."""
+        ...
+
+
+class _Place:
+    """Where a card's record is."""
+
+    __slots__ = ("activity_at", "at", "last", "name")
+
+    def __init__(self, at: int, data: bytes) -> None:
+        self.at = at
+        self.activity_at = at + ACTIVITY_AT
+        self.name = name_of(data)
+        """How the card's id stands there."""
+        self.last = activity_of(data)
+        """As it was when the record was read last."""
+
+
 class _Open:
     """One container's file."""
 
@@ -40,18 +77,19 @@ class _Open:
         self.files = files
         self._seldom = seldom
         self.fd = files.open_usage()
-        self._places: dict[str, tuple[int, bytes]] = {}
-        """Card -> where its record begins and how its id stands there, as last found."""
+        self.places: dict[str, _Place] = {}
+        """Card -> where its record was found."""
         self._missing: dict[str, int] = {}
         """Card -> reads until it is searched for again."""
 
     def record(self, card: str) -> bytes | None:
-        known = self._places.get(card)
+        known = self.places.get(card)
         if known is not None:
-            data = os.pread(self.fd, SIZE, known[0])
-            if len(data) == SIZE and name_of(data) == known[1]:
+            data = os.pread(self.fd, SIZE, known.at)
+            if len(data) == SIZE and name_of(data) == known.name:
+                known.last = activity_of(data)
                 return data
-            del self._places[card]
+            del self.places[card]
         return self._search(card)
 
     def _search(self, card: str) -> bytes | None:
@@ -64,7 +102,7 @@ class _Open:
             self._missing[card] = self._seldom
             return None
         place, data = found
-        self._places[card] = place, name_of(data)
+        self.places[card] = _Place(place, data)
         return data
 
 
@@ -77,10 +115,22 @@ class OpenUsageFiles:
         self._seldom = seldom
         self._open: dict[ContainerKey, _Open] = {}
 
-    def read(self, key: ContainerKey, files: ContainerFiles, card: str) -> UsageCounters:
+    def read(self, one: UsedCard) -> UsageCounters:
         """What the container did so far on the card. Never raises."""
-        data = self.record(key, files, card)
+        data = self.record(one.key, one.files, one.card)
         return NOTHING if data is None else read_counters(data)
+
+    def moved(self, one: UsedCard) -> bool:
+        """Whether the container may have launched, or been held back, since it was read last: 16
+        bytes, a third of the time of `read`. Never raises."""
+        opened = self._open.get(one.key)
+        place = opened.places.get(one.card) if opened else None
+        if opened is None or place is None:
+            return self.record(one.key, one.files, one.card) is not None
+        try:
+            return os.pread(opened.fd, ACTIVITY_SIZE, place.activity_at) != place.last
+        except OSError:
+            return True
 
     def record(self, key: ContainerKey, files: ContainerFiles, card: str) -> bytes | None:
         """The first `SIZE` bytes of the card's record; None where there is none, or the file is not
