@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tessera_core.kube.pod_requests import pod_requests
 from tessera_core.kube.quantity import BadQuantity
@@ -31,10 +32,16 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
 
 
 def refused(pod: Pod, *nodes: Node, bound: tuple[Pod, ...] = ()) -> dict[str, str]:
-    return {
-        name: f"{reason.wire}: {text}"
-        for name, (reason, text) in KubeSchedulerFilters(nodes, bound).refusals(pod).items()
-    }
+    """Whether a node fits is answered in columns as it is node by node."""
+    filters = KubeSchedulerFilters(nodes, bound)
+    found = filters.refusals(pod)
+    assert fitting(filters, pod) == [name for name in filters.names if name not in found]
+    return {name: f"{reason.wire}: {text}" for name, (reason, text) in found.items()}
+
+
+def fitting(filters: KubeSchedulerFilters, pod: Pod) -> list[str]:
+    fits = filters.fitting(pod).tolist()
+    return [name for name, fit in zip(filters.names, fits, strict=True) if fit]
 
 
 def test_a_plain_pod_fits_every_plain_node() -> None:
@@ -268,10 +275,49 @@ def test_what_a_placed_pod_took_is_gone_for_the_next() -> None:
     fit.take(pod, "a")
     assert dict(before) == {}, "an answer once given stays as it was"
     assert set(fit.refusals(pod)) == {"a"}
+    assert fitting(fit, pod) == ["b"]
     assert set(fit.refusals(asking(cpu=1))) == set()
     fit.take(pod, "b")
     fit.take(pod, "no-such-node")
     assert set(fit.refusals(pod)) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param(a_node("a", capacity={"cpu": 3}), id="as-it-was"),
+        pytest.param(a_node("a", capacity={"cpu": 4, "memory": "1Gi"}), id="larger"),
+        pytest.param(a_node("a", capacity={"cpu": 3, "memory": 1}), id="smaller"),
+        pytest.param(a_node("a"), id="nothing-is-listed"),
+        pytest.param(a_node("a", capacity={"cpu": 4}, taints=(GPU_TAINT,)), id="tainted"),
+        pytest.param(a_node("a", capacity={"cpu": 4}, labels={"disk": "ssd"}), id="labelled"),
+    ],
+)
+def test_a_node_that_changes_is_as_if_it_had_been_so(now: Node) -> None:
+    before, other = a_node("a", capacity={"cpu": 3}), a_node("b", capacity={"memory": "1Gi"})
+    runs = replace(asking(cpu=2), spec=replace(asking(cpu=2).spec, node_name="a"))
+    pods = (
+        asking(cpu=1, memory=1), asking(cpu=2, memory="1Mi"),
+        a_pod(a_container(), node_selector={"disk": "ssd"}),
+    )  # fmt: skip
+    changed = KubeSchedulerFilters([before, other], [runs])
+    made = KubeSchedulerFilters([now, other], [runs])
+    copy = changed.scratch()
+    for _ in range(2):  # once before anything was asked, once after
+        assert changed.replace(now)
+        for pod in pods:
+            assert dict(changed.refusals(pod)) == dict(made.refusals(pod))
+            assert fitting(changed, pod) == fitting(made, pod)
+            assert changed.copies(pod, 9).tolist() == made.copies(pod, 9).tolist()
+    assert fitting(copy, asking(cpu=1)) == ["a", "b"]
+    assert fitting(copy, pods[2]) == []
+
+
+def test_a_node_that_is_new_or_lists_something_new_takes_the_filters_to_be_made_again() -> None:
+    fit = KubeSchedulerFilters([a_node("a", capacity={"cpu": 3})])
+    assert not fit.replace(a_node("b", capacity={"cpu": 3}))
+    assert not fit.replace(a_node("a", capacity={"cpu": 0, "hugepages-2Mi": "1Gi"}))
+    assert fitting(fit, asking(cpu=1)) == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -209,9 +209,7 @@ class ScratchCluster:
 
     def _unbarred(self, member: MemberRequest) -> Bools:
         """The rows that may be used and that the member may go to, whatever leaves them."""
-        rows, opened = self._fleet.rows, self._open.copy()
-        opened[[rows[node] for node in self._filters.barred(member.pod) if node in rows]] = False
-        return opened
+        return self._among(self._filters.allowed(member.pod))
 
     def memory_short(self, member: MemberRequest) -> Floats:
         """Bytes that each card lacks for the first unit of a member that asks for cards, (nodes,
@@ -343,10 +341,13 @@ class ScratchCluster:
         return self._placer.screen(units(member.request), allowance, candidates)
 
     def _candidates(self, member: MemberRequest) -> Bools:
-        rows, candidates = self._fleet.rows, self._open.copy()
-        refused = self._filters.refusals(member.pod)
-        candidates[[rows[node] for node in refused if node in rows]] = False
-        return candidates
+        return self._among(self._filters.fitting(member.pod))
+
+    def _among(self, nodes: Bools) -> Bools:
+        """The rows that may be used, without those of the filters' other nodes."""
+        left, out = self._open.copy(), self._rows[~nodes]
+        left[out[out >= 0]] = False
+        return left
 
     def _allowance(self, namespace: str) -> Allowance:
         allowance = self._ledger.allowance(namespace)

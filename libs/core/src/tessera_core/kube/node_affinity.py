@@ -60,7 +60,8 @@ class NodeAffinity:
 
     def __init__(self, spec: PodSpec) -> None:
         """Reads the spec; `problem` is set when its affinity can match no node as written."""
-        self._selector = spec.node_selector
+        self.selector = spec.node_selector
+        """Labels that a node has to have."""
         self._tolerations = spec.tolerations
         self._terms: tuple[Term, ...] | None = None
         self.problem = ""
@@ -76,7 +77,12 @@ class NodeAffinity:
     @property
     def any_label(self) -> bool:
         """True when labels do not matter: only taints and cordons can refuse a node."""
-        return not self._selector and self._terms is None
+        return not self.selector and self.selector_only
+
+    @property
+    def selector_only(self) -> bool:
+        """True when no label matters but those of `selector`."""
+        return self._terms is None
 
     def refusal(self, node: Node) -> Refusal | None:
         """Why the node is out; None when it is not."""
@@ -102,7 +108,7 @@ class NodeAffinity:
 
     def _unselected(self, node: Node) -> Refusal | None:
         labels = node.metadata.labels
-        for key, value in self._selector.items():
+        for key, value in self.selector.items():
             if labels.get(key) != value:
                 text = f"spec.nodeSelector asks {key}={value}, the node {_has(labels, key)}"
                 return Reason.NODE_NOT_SELECTED, text

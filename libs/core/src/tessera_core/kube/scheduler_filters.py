@@ -8,14 +8,16 @@ volumes, affinity between pods and topology spread.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from copy import copy as copy_of
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.kube.node_affinity import NodeAffinity, Refusal
@@ -28,7 +30,7 @@ from tessera_core.kube.pod_requests import (
     read_amount,
 )
 from tessera_core.kube.quantity import BadQuantity
-from tessera_schema.kube import Node, Pod
+from tessera_schema.kube import Node, Pod, Quantity
 from tessera_schema.reasons import Reason
 
 _SHAPES_KEPT: Final = 64
@@ -86,10 +88,30 @@ class KubeSchedulerFilters:
         self._rows = {node.name: row for row, node in enumerate(self._nodes)}
         self._total: dict[str, Floats] = {}
         self._used: dict[str, Floats] = {}
-        self._barring = [n for n in self._nodes if n.spec.taints or n.spec.unschedulable]
         self._changed: list[int] = []
+        self._nodes_changed()
+
+    def _nodes_changed(self) -> None:
+        """Copies go on with what they have: nothing is changed in place."""
+        self._barring = [n for n in self._nodes if n.spec.taints or n.spec.unschedulable]
         self._choices: dict[bytes, Refusals] = {}
+        self._allowed: dict[bytes, Bools] = {}
+        self._labels: dict[str, NDArray[Any]] = {}
         self._answers: dict[tuple[bytes, tuple[tuple[str, int], ...]], _Answer] = {}
+
+    def replace(self, node: Node) -> bool:
+        """The node of that name is so from now on; what runs there stays counted. False, and
+        nothing is changed, where the node is not known, or lists something that no node did."""
+        row, amounts = self._rows.get(node.name), _listed(node)
+        known = all(name in self._total for name in amounts if is_counted(name, self._managed))
+        if row is None or not known:
+            return False
+        self._nodes = (*self._nodes[:row], node, *self._nodes[row + 1 :])
+        for name, column in self._total.items():
+            column[row] = _unlisted(name)
+        self._list(row, node)
+        self._nodes_changed()
+        return True
 
     def refusals(self, pod: Pod) -> Refusals:
         """Node -> reason and message, for the nodes that cannot take the pod now."""
@@ -108,9 +130,23 @@ class KubeSchedulerFilters:
             self._renew(answer, asked)
         return MappingProxyType(answer.refusals)
 
-    def barred(self, pod: Pod) -> Refusals:
-        """The same for the nodes that cannot take the pod, whatever leaves them."""
-        return self._choose(_shape_of(pod), pod)
+    def fitting(self, pod: Pod) -> Bools:
+        """Which nodes can take the pod now, in the order of `names`: those that `refusals` leaves.
+        Where many nodes are full it costs far less than to say why."""
+        try:
+            asked = pod_requests(pod, self._managed)
+        except BadQuantity:
+            return np.zeros(len(self._nodes), np.bool_)
+        return self.allowed(pod) & ~self._short(asked)
+
+    def allowed(self, pod: Pod) -> Bools:
+        """Which nodes may take the pod once enough has left them; to be read."""
+        shape = _shape_of(pod)
+        if shape not in self._allowed:
+            if len(self._allowed) >= _SHAPES_KEPT:
+                self._allowed.pop(next(iter(self._allowed)))
+            self._allowed[shape] = self._allowed_by(NodeAffinity(pod.spec))
+        return self._allowed[shape]
 
     def take(self, pod: Pod, node: str) -> None:
         """The pod runs on the node from now on. Unknown nodes are left out."""
@@ -156,15 +192,13 @@ class KubeSchedulerFilters:
             if amount and (name in self._total or must_be_listed(name)):
                 free = np.minimum(self._column(name) - self._used[name], float(most) * amount)
                 count = np.minimum(count, np.maximum(free // amount, 0).astype(np.int64))
-        shape = _shape_of(pod)
-        count[[self._rows[node] for node in self._choose(shape, pod)]] = 0
+        count[~self.allowed(pod)] = 0
         return count
 
     # -- what nodes have
 
     def _list(self, row: int, node: Node) -> None:
-        amounts = node.status.allocatable or node.status.capacity
-        for name, quantity in amounts.items():
+        for name, quantity in _listed(node).items():
             if not is_counted(name, self._managed):
                 continue
             try:
@@ -178,8 +212,7 @@ class KubeSchedulerFilters:
 
     def _column(self, name: str) -> Floats:
         if name not in self._total:
-            none = 0.0 if must_be_listed(name) else np.inf
-            self._total[name] = np.full(len(self._nodes), none)
+            self._total[name] = np.full(len(self._nodes), _unlisted(name))
             self._used[name] = np.zeros(len(self._nodes))
         return self._total[name]
 
@@ -208,13 +241,36 @@ class KubeSchedulerFilters:
     def _everywhere(self, problem: str) -> Refusals:
         return dict.fromkeys(self._rows, (Reason.INVALID_REQUEST, problem))
 
-    def _fresh(self, choice: Refusals, asked: Amounts) -> _Answer:
+    def _allowed_by(self, affinity: NodeAffinity) -> Bools:
+        allowed: Bools = np.full(len(self._nodes), not affinity.problem, np.bool_)
+        for key, value in affinity.selector.items():
+            allowed &= self._label(key) == value
+        nodes = self._barring if affinity.selector_only else self._nodes
+        for node in () if affinity.problem else nodes:
+            row = self._rows[node.name]
+            allowed[row] = allowed[row] and affinity.refusal(node) is None
+        return allowed
+
+    def _label(self, key: str) -> NDArray[Any]:
+        """Row -> the node's value of the label, None without it."""
+        if key not in self._labels:
+            if len(self._labels) >= _SHAPES_KEPT:
+                self._labels.pop(next(iter(self._labels)))
+            values = [node.metadata.labels.get(key) for node in self._nodes]
+            self._labels[key] = np.array(values, object)
+        return self._labels[key]
+
+    def _short(self, asked: Amounts) -> Bools:
+        """Which nodes have too little left of something."""
         short: Bools = np.zeros(len(self._nodes), np.bool_)
         for name, amount in asked.items():
             if amount and (name in self._total or must_be_listed(name)):
                 short |= self._column(name) - self._used[name] < amount
+        return short
+
+    def _fresh(self, choice: Refusals, asked: Amounts) -> _Answer:
         refusals = dict(choice)
-        for row in np.flatnonzero(short).tolist():
+        for row in np.flatnonzero(self._short(asked)).tolist():
             self._refusal(row, choice, asked, refusals)
         return _Answer(choice, refusals, len(self._changed))
 
@@ -246,6 +302,15 @@ class KubeSchedulerFilters:
             refusals[node] = (Reason.NODE_INSUFFICIENT_RESOURCE, text)
         else:
             refusals.pop(node, None)
+
+
+def _listed(node: Node) -> Mapping[str, Quantity]:
+    return node.status.allocatable or node.status.capacity
+
+
+def _unlisted(name: str) -> float:
+    """What a node has of something that it does not list."""
+    return 0.0 if must_be_listed(name) else math.inf
 
 
 def _shape_of(pod: Pod) -> bytes:

@@ -90,10 +90,16 @@ class GangNodes:
             return
         else:
             self._nodes[item.name] = item
+            if self._filters is not None and self._filters.replace(item):
+                self._changed()
+                return
         self._forget()
 
     def _forget(self) -> None:
         self._filters = None
+        self._changed()
+
+    def _changed(self) -> None:
         self.version += 1
         self._listed += 1
 
@@ -134,6 +140,11 @@ class GangNodes:
             self.release(uid)
 
     # -- for a search
+
+    def prepare(self) -> Slices[None]:
+        """Make in slices what `filters` would make at once, where nodes have come or gone."""
+        if self._filters is None:
+            yield from self.copied_filters()
 
     def filters(self) -> KubeSchedulerFilters:
         """The nodes as kube-scheduler sees them; a search copies it."""

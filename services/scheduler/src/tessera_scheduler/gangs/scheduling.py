@@ -32,6 +32,7 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import ListWatch
 from tessera_runtime.kube.timestamps import format_time, parse_time
 from tessera_runtime.monotonic_clock import MonotonicClock
+from tessera_runtime.slice_runner import in_slices
 from tessera_scheduler.cache.pod_reader import PodSummary
 from tessera_scheduler.cache.reflectors import ReflectorFactory, Watch
 from tessera_scheduler.gangs.cluster_totals import ClusterTotals
@@ -295,6 +296,8 @@ class GangScheduling:
             if self._leadership.leads:
                 self._open_strays()
                 self._gates.report(self._stuck())
+                if self.registry.changed or self._somebody_waits:
+                    await in_slices(self._nodes.prepare())
             while self._leadership.leads and self._step():  # noqa: ASYNC110  (a slice each)
                 await asyncio.sleep(0)
             self._somebody_waits = somebody_waits(self.coordinator.bundles(), self._clock.time())
