@@ -3,7 +3,8 @@
 the cluster could ever do.
 
 It takes some milliseconds, so it is worked out once for each reason that a pod meets, not for each
-attempt. What only others hold is left to explanations: their names are not for everybody.
+attempt, and what holds whatever is in use once for all pods of a shape. What only others hold is
+left to explanations: their names are not for everybody.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import Final
 import numpy as np
 
 from tessera_core.admission.admit import AdmittedPod, admit
-from tessera_core.explain.advice import Barrier
+from tessera_core.explain.advice import Advice, Barrier
 from tessera_core.explain.reasons import reasons_of_node
-from tessera_core.explain.remedies import advise, memory_unit
+from tessera_core.explain.remedies import memory_unit, permanent_barrier
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.units import units
-from tessera_core.quota.allowance import NO_LIMITS
+from tessera_core.quota.allowance import NO_LIMITS, minimum_usage
 from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.kube import Pod
 from tessera_schema.reasons import Reason
@@ -29,9 +30,8 @@ from tessera_schema.requests import PodRequest
 MOST_SENTENCE: Final = 1_024
 """Letters: it quotes limits, models and names."""
 _RESERVED: Final = "cards are reserved for a gang that comes before it: tessera explain says more"
-_LASTING: Final = frozenset(
-    {Barrier.NO_CARDS, Barrier.NOT_ALLOWED, Barrier.TOO_LARGE, Barrier.TOO_MANY, Barrier.QUOTA}
-)
+_SHAPES: Final = 64
+"""Shapes of pods whose sentence is remembered."""
 
 
 class WaitingPodMessages:
@@ -41,6 +41,10 @@ class WaitingPodMessages:
         """Both are shared with the rest of the scheduler."""
         self._registry = registry
         self._ledger = ledger
+        self._known: dict[object, str] = {}
+        """By what of a pod its sentence depends on."""
+        self._known_at: tuple[object, bytes] = (None, b"")
+        """The nodes by which these are true."""
 
     def sentence(self, pod: Pod, reason: Reason) -> str:
         """For a pod that most nodes gave this reason."""
@@ -56,10 +60,20 @@ class WaitingPodMessages:
         return (said or f"{reason.wire} on most nodes")[:MOST_SENTENCE]
 
     def _permanent(self, request: PodRequest, pod: Pod) -> str:
-        ledger, unit = self._ledger, memory_unit(self._registry.dialects, pod)
-        allowance = ledger.allowance(request.namespace)
-        advice = advise(ledger.fleet, ledger.on, request, allowance, unit=unit)
-        return advice.sentence() if advice.barrier in _LASTING else ""
+        over = self._ledger.allowance(request.namespace).exceeded(minimum_usage(request))
+        if over:
+            return Advice(barrier=Barrier.QUOTA, said=over).sentence()
+        fleet, unit = self._ledger.fleet, memory_unit(self._registry.dialects, pod)
+        here = fleet.changes, fleet.blocked.tobytes()
+        if here[0] is not self._known_at[0] or here[1] != self._known_at[1]:
+            self._known, self._known_at = {}, here
+        shape = request.containers, unit
+        if shape not in self._known:
+            barrier = permanent_barrier(fleet, request, unit=unit)
+            self._known[shape] = "" if barrier is None else barrier.sentence()
+            if len(self._known) > _SHAPES:
+                del self._known[next(iter(self._known))]
+        return self._known[shape]
 
     def _of_quota(self, request: PodRequest) -> str:
         """What the limits say of the first node that has room but for them."""

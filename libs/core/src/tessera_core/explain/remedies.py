@@ -6,6 +6,7 @@ pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -100,6 +101,16 @@ def advise(
     return Advice(barrier=Barrier.TOGETHER if len(wanted) > 1 else Barrier.NONE)
 
 
+def permanent_barrier(
+    fleet: Fleet, request: PodRequest, *, unit: PodMemoryUnit = MIB_UNIT
+) -> Advice | None:
+    """What keeps a pod from every card even if nobody used one, whatever is reserved and quotas
+    allow; None where an end of others may help. Use changes nothing about it."""
+    fleet = fleet.opened() if fleet.reserved else fleet
+    found = (_Search(fleet, one, ~fleet.blocked).permanent(unit) for one in units(request))
+    return next(filter(None, found), None)
+
+
 class _Search:
     """One unit compared with all cards: those that do now, and those that would if nobody used
     them."""
@@ -111,8 +122,11 @@ class _Search:
         self._need = unit.need(fleet.cards, fleet.models)
         self._mine = fleet.of_vendor(unit.lead.vendor) & usable[:, None]
         self._idle = self._by_reason(fleet.cards.idle())
-        self._now = self._by_reason(fleet.cards)
         self._could = predicates.passed(self._idle, self._mine)
+
+    @cached_property
+    def _now(self) -> _ByReason:
+        return self._by_reason(self._fleet.cards)
 
     def _by_reason(self, cards: CardColumns) -> _ByReason:
         fleet = self._fleet
@@ -136,6 +150,18 @@ class _Search:
         about = self._described(unit)
         if self._enough(predicates.passed(self._now, self._mine)).any():
             return about
+        permanent = self.permanent(unit)
+        if permanent is not None:
+            return permanent
+        held = replace(
+            about, barrier=Barrier.HELD, holders=self._in_the_way(on, uid),
+            largest_card=self._largest(self._could, by_cores=False),
+        )  # fmt: skip
+        return self._with_free(held)
+
+    def permanent(self, unit: PodMemoryUnit) -> Advice | None:
+        """What nobody's end mends; None where somebody's may."""
+        about = self._described(unit)
         if not self._mine.any():
             return replace(about, barrier=Barrier.NO_CARDS)
         if not self._could.any():
@@ -143,11 +169,7 @@ class _Search:
         if not self._enough(self._could).any():
             most = int(self._could.sum(1).max())
             return replace(about, barrier=Barrier.TOO_MANY, most_cards=most)
-        held = replace(
-            about, barrier=Barrier.HELD, holders=self._in_the_way(on, uid),
-            largest_card=self._largest(self._could, by_cores=False),
-        )  # fmt: skip
-        return self._with_free(held)
+        return None
 
     def _described(self, unit: PodMemoryUnit) -> Advice:
         request, need = self._request, self._need
