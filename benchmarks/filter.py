@@ -5,6 +5,7 @@ bytes, quota and decision record included, for pods of all dialects in turn. Bet
 placed pod is bound and another one ends, so the ledger keeps changing and stays half full. With
 `--policy pack` the cluster has learned from a history of these pods, and knows their shapes, as a
 scheduler that has run for a while; with `--cold` it has learned and met none of the shapes yet.
+With `--shuffled` each call names the nodes in another order, as kube-scheduler does.
 
     make bench [ARGS="--nodes 5000 --grants 50000 --calls 3000 --policy pack --json"]
 """
@@ -47,6 +48,8 @@ from tessera_schema.kube import Node, Pod
 from tessera_schema.quotas import Limit
 
 PAGE = 500
+ORDERS = 16
+"""In which nodes are named in turn."""
 HOST = Host(96_000, 768 << 30)
 ASKED = Host(4_000, 16 << 30)
 """What each container of `benchmarks.fleet` requests."""
@@ -117,18 +120,21 @@ def measure(
     packer: Packer | None,
     calls: int,
     clock: Callable[[], float],
+    *,
+    shuffled: bool = False,
 ) -> dict[str, list[float]]:
     """Milliseconds of each call, by what became of the pod."""
     placer = Placer(ledger.fleet, ScreenCache(), packer)
     filter_call = Filter(registry, ledger, placer, DecisionLog())
     rng = random.Random(11)
-    names = json.dumps(list(ledger.fleet.rows)).encode()
+    orders = list(_orders(list(ledger.fleet.rows), ORDERS if shuffled else 1))
     alive = [e.grant.uid for e in ledger.entries()]
     hosts = HostCapacity() if packer is None else packer.hosts
     shapes = kinds()
     spent: dict[str, list[float]] = defaultdict(list)
     for call in range(calls):
         pod = json.dumps(a_pod(10**6 + call, shapes[call % len(shapes)])).encode()
+        names = orders[call % len(orders)]
         body = b'{"Pod":' + pod + b',"Nodes":null,"NodeNames":' + names + b"}"
         began = clock()
         answer = filter_call(body, float(call))
@@ -150,6 +156,14 @@ def measure(
     return spent
 
 
+def _orders(names: list[str], count: int) -> Iterator[bytes]:
+    """The names as JSON, in so many orders, the first as they are."""
+    rng = random.Random(13)
+    for _ in range(count):
+        yield msgspec.json.encode(names)
+        rng.shuffle(names)
+
+
 def quantile(values: Sequence[float], part: float) -> float:
     """The value that `part` of the values do not exceed."""
     return sorted(values)[min(len(values) - 1, int(len(values) * part))]
@@ -163,6 +177,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=3000)
     parser.add_argument("--policy", choices=("binpack", "pack"), default="binpack")
     parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--shuffled", action="store_true")
     parser.add_argument("--cpu", action="store_true", help="processor time, on a busy machine")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
@@ -175,7 +190,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     clock = time.thread_time if args.cpu else time.perf_counter
-    spent = measure(registry, ledger, packer, args.calls, clock)
+    spent = measure(registry, ledger, packer, args.calls, clock, shuffled=args.shuffled)
     both = [ms for values in spent.values() for ms in values]
     figures = {
         "policy": args.policy, "nodes": args.nodes, "grants": args.grants,

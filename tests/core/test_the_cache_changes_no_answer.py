@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tessera_core.explain.node_reasons import NodeReasons
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.packing.packer import Packer
 from tessera_core.placement.place import Placement
@@ -160,6 +161,7 @@ class Placing:
         self.ledger = Ledger()
         self.screens = ScreenCache()
         self.placer = Placer(self.ledger.fleet, self.screens, packer)
+        self.reasons = NodeReasons(self.ledger.fleet)
 
     def decide(self, pod: PodRequest, turn: int, candidates: np.ndarray | None = None) -> bool:
         """Whether it is placed."""
@@ -180,6 +182,8 @@ def check(placing: Placing, pod: PodRequest, candidates: np.ndarray | None) -> N
         if isinstance(placed, Placement):
             vendors = {c.vendor for s in placed.shares if (c := fleet.card(placed.node, s.card))}
             assert vendors.isdisjoint(fleet.silent.get(placed.node, ()))
+        refused = placing.reasons.codes(wanted, allowance)
+        assert np.array_equal(refused, NodeReasons(fleet).codes(wanted, allowance))
     assert np.array_equal(placing.screens.usage(fleet), fleet.cards.usage())
 
 

@@ -72,7 +72,7 @@ class _Screen:
 
     def follow(self, fleet: Fleet) -> None:
         """Look again where use has changed."""
-        places, self._upto = _changed(fleet, self._upto), len(fleet.changes)
+        places, self._upto = changed(fleet, self._upto), len(fleet.changes)
         if len(places) * _MANY > len(fleet.names):
             self._test(fleet.cards, _ALL)
         elif len(places) > _FEW:
@@ -117,7 +117,7 @@ class _Usage:
 
     def follow(self, fleet: Fleet) -> None:
         """Add up again where use has changed."""
-        places, self._upto = _changed(fleet, self._upto), len(fleet.changes)
+        places, self._upto = changed(fleet, self._upto), len(fleet.changes)
         if len(places) * _MANY > len(fleet.names):
             self.column = fleet.cards.usage()
             return
@@ -187,7 +187,7 @@ def ids_in(fleet: Fleet, request: Request) -> Bools | None:
     return allowed
 
 
-def _changed(fleet: Fleet, upto: int) -> list[_Place]:
-    """The cards written down since, each once."""
+def changed(fleet: Fleet, upto: int) -> list[tuple[int, int]]:
+    """The cards written down after so many of `Fleet.changes`, by row and column, each once."""
     changes = fleet.changes[upto:]
     return changes if len(changes) < 2 else list(set(changes))

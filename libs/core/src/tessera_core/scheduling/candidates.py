@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.scheduling.filter_bodies import NodeNames
 from tessera_core.scheduling.name_digest import NameDigest, digest_of, text_digest
 from tessera_schema.endpoints.extender import decode_name_set, decode_names
 
@@ -37,6 +38,8 @@ class CandidateNodes(Struct, frozen=True):
     at: Ints
     """Each name's row, -1 where the fleet does not know it."""
     rows: Bools
+    answers: NodeNames
+    """The names again, for answers about all of them."""
     reserved: Mapping[str, str] = {}
     """Nodes that are left to others although they were offered, with why."""
     starting: Mapping[str, str] = {}
@@ -71,8 +74,9 @@ class CandidateCache:
         rows[at[at >= 0]] = True
         data = bytes(raw)
         return CandidateNodes(
-            data, fleet.layout, names, frozenset(names), digest_of(names, data), at, rows
-        )
+            data, fleet.layout, names, frozenset(names), digest_of(names, data), at, rows,
+            NodeNames(names),
+        )  # fmt: skip
 
     def without(
         self, offer: CandidateNodes, closed: Mapping[str, str], starting: Mapping[str, str] = _NONE

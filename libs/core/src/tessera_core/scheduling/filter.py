@@ -13,11 +13,11 @@ view, find that none has to go, and write a sentence for each node into the pod'
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -26,7 +26,8 @@ from tessera_core.admission.cache import AdmissionCache
 from tessera_core.bounded_cache import Cache
 from tessera_core.dialect_kit.contract import Rejected
 from tessera_core.explain.decision_log import Decision, DecisionLog
-from tessera_core.explain.node_reasons import node_reasons
+from tessera_core.explain.node_reasons import NodeReasons, main_reason
+from tessera_core.fleet.arrays import Codes
 from tessera_core.fleet.capacity_check import unusable
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.ledger.promises import Withheld, withholding
@@ -37,7 +38,7 @@ from tessera_core.quota.allowance import minimum_usage
 from tessera_core.registry.plugin_requests import AllocatedResources, plugin_requests
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.scheduling.candidates import CandidateCache, CandidateNodes
-from tessera_core.scheduling.filter_bodies import none, problem_of, several
+from tessera_core.scheduling.filter_bodies import problem_of, several
 from tessera_core.scheduling.in_flight import InFlightPods
 from tessera_core.scheduling.node_reservations import NodeReservations
 from tessera_core.scheduling.prioritize import (
@@ -65,7 +66,6 @@ MAX_ANSWERS: Final = 64
 MOST_ASKED: Final = 16 << 20
 """Bytes, as JSON, of pods that have a node and are not bound yet: thousands of them. Pods that are
 forgotten are filtered again before they are bound."""
-_REASONS: Final = {r.wire: r for r in Reason}
 
 
 class FilteredPod(Struct, frozen=True):
@@ -135,6 +135,7 @@ class Filter:
         self._passes = passes
         self._opened = OpenedPlacers(placer)
         self._offers = CandidateCache(ledger.fleet)
+        self._reasons = NodeReasons(ledger.fleet)
         self._waiting: dict[object, _Known] = {}
         self._waiting_at: tuple[int, CandidateNodes | None] = (-1, None)
         self._filtered = Cache[FilteredPod](MOST_ASKED)
@@ -329,7 +330,7 @@ class Filter:
             self._ledger.fleet,
         )  # fmt: skip
         return FilterAnswer(
-            body=none(dict.fromkeys(offer.names, reason.wire)), verdict=Verdict.WAITING, pod=pod,
+            body=offer.answers.all_refused(reason), verdict=Verdict.WAITING, pod=pod,
             reason=reason, message=why,
         )  # fmt: skip
 
@@ -347,18 +348,13 @@ class Filter:
             self._ledger.fleet,
         )
         return FilterAnswer(
-            body=none(dict.fromkeys(offer.names, rejected.reason.wire)), pod=pod,
+            body=offer.answers.all_refused(rejected.reason), pod=pod,
             verdict=Verdict.REJECTED, reason=rejected.reason, message=rejected.message,
         )  # fmt: skip
 
     def _refuse(self, waiting: Unschedulable, offer: CandidateNodes, request: PodRequest) -> _Known:
         failed = self._failed(waiting, offer, request)
-        words = Counter(failed.values())
-        bare = words.pop(Reason.NODE_HAS_NO_CARDS.wire, 0)
-        word = words.most_common(1)
-        without = Reason.NODE_HAS_NO_CARDS if bare else Reason.NODE_UNREGISTERED
-        reason = _REASONS[word[0][0]] if word else without
-        return _Known(none(failed), waiting, reason)
+        return _Known(offer.answers.refused(failed), waiting, main_reason(failed))
 
     def _known(self, offer: CandidateNodes, shape: object) -> _Known | None:
         """The answer that the same shape got under the same ledger, if it had to wait."""
@@ -367,21 +363,16 @@ class Filter:
             self._waiting, self._waiting_at = {}, (self._ledger.generation, offer)
         return self._waiting.get(shape) if self._waiting else None  # a shape is long to hash
 
-    def _failed(
-        self, waiting: Unschedulable, offer: CandidateNodes, request: PodRequest
-    ) -> dict[str, str]:
-        """A word for each node that was offered."""
+    def _failed(self, waiting: Unschedulable, offer: CandidateNodes, request: PodRequest) -> Codes:
+        """The reason of each node that was offered."""
         if waiting.over:
-            return dict.fromkeys(offer.names, Reason.RESOURCE_QUOTA_NOT_FIT.wire)
-        allowance = self._ledger.allowance(request.namespace)
-        words = node_reasons(self._ledger.fleet, waiting.units, allowance)
-        for row in waiting.untried:
-            words[row] = Reason.NODE_NOT_TRIED.wire
-        given = (words[row] for row in offer.at.tolist())
-        failed = dict(zip(offer.names, given, strict=True))
+            return np.full(len(offer.names), Reason.RESOURCE_QUOTA_NOT_FIT, np.uint8)
+        known = self._ledger.fleet.rows
+        codes = self._reasons.codes(waiting.units, self._ledger.allowance(request.namespace))
+        codes[list(waiting.untried)] = Reason.NODE_NOT_TRIED
         for reason, closed in (
             (Reason.NODE_STARTING_EQUAL_POD, offer.starting),
             (Reason.NODE_RESERVED, offer.reserved),
         ):
-            failed |= dict.fromkeys(failed.keys() & closed.keys(), reason.wire)
-        return failed
+            codes[[known[node] for node in closed if node in known]] = reason
+        return codes[offer.at]

@@ -8,12 +8,13 @@ faster."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.fleet.arrays import Bools, Ints
+from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.ledger.promises import withholding
 from tessera_core.placement.node_fit import NoFit
@@ -23,8 +24,10 @@ from tessera_core.placement.scoring import nodes
 from tessera_core.placement.units import PlacementUnit, units
 from tessera_core.quota.allowance import Allowance, minimum_usage
 from tessera_core.registry.registry import DialectRegistry
+from tessera_core.scheduling.filter_bodies import NodeNames
 from tessera_core.scheduling.pod_request import card_request
 from tessera_core.scheduling.reserve import Unschedulable
+from tessera_schema.endpoints.extender import ExtenderArgs, decode_names
 from tessera_schema.kube import Pod
 from tessera_schema.requests import Choice, PodRequest
 
@@ -69,7 +72,7 @@ def feasible_nodes(
         return Unschedulable(wanted)
     order: Sequence[int] = nodes.in_order(rows, placer.keys(wanted[0].lead))
     untried: frozenset[int] = frozenset()
-    if not _screen_is_exact(wanted, allowance):
+    if not screen_is_exact(wanted, allowance):
         tried = in_turn(order, fits_of_an_attempt(wanted), attempt)
         untried = frozenset(order).difference(tried)
         fitted = ((row, placer.fit(row, wanted, allowance)) for row in tried)
@@ -84,15 +87,26 @@ def node_scores(placer: Placer, request: PodRequest, names: Iterable[str]) -> di
     fleet = placer.fleet
     wanted = placer.with_pressure(request, units(request))
     scored = dict.fromkeys(names, 0)
-    rows: Ints = np.array([fleet.rows[n] for n in scored if n in fleet.rows], np.int64)
-    if len(rows):
+    known = [name for name in scored if name in fleet.rows]
+    if known:
+        rows: Ints = np.array([fleet.rows[name] for name in known], np.int64)
         *columns, _ = placer.keys(wanted[0].lead)
-        keys = np.stack([np.asarray(column, np.float64)[rows] for column in columns], axis=1)
-        _, rank = np.unique(keys, axis=0, return_inverse=True)
-        worst = max(int(rank.max()), 1)
-        for row, place in zip(rows.tolist(), rank.reshape(-1).tolist(), strict=True):
-            scored[fleet.names[row]] = round(TOP_SCORE * (1 - place / worst))
+        rank = _dense_rank([column[rows] for column in columns])
+        parts = 1 - rank / max(int(rank.max()), 1)
+        scored |= zip(known, np.rint(TOP_SCORE * parts).astype(int).tolist(), strict=True)
     return scored
+
+
+def _dense_rank(columns: Sequence[Floats | Ints]) -> Ints:
+    """Each place's number in the order of the columns, from 0, the same for equals."""
+    order = np.lexsort(columns[::-1])
+    new = np.zeros(len(order), np.bool_)
+    for column in columns:
+        values = column[order]
+        new[1:] |= values[1:] != values[:-1]
+    rank: Ints = np.empty(len(order), np.int64)
+    rank[order] = np.cumsum(new)
+    return rank
 
 
 class Prioritizer:
@@ -103,6 +117,14 @@ class Prioritizer:
         self._registry = registry
         self._ledger = ledger
         self._placer = placer
+
+    def answer(self, args: ExtenderArgs) -> bytes:
+        """The answer to a body of `/prioritize`: each name with its score (`scores`). Raises
+        msgspec.DecodeError when the node names are none."""
+        names = decode_names(args.node_names)
+        scores = self.scores(args.pod, names)
+        given = np.fromiter(map(scores.get, names, repeat(0)), np.uint8, len(names))
+        return NodeNames(names).scored(given)
 
     def scores(self, pod: Pod | None, names: Iterable[str]) -> dict[str, int]:
         """Node -> 0 to 10 by the pod's own policy; the node that it is reserved on alone, where it
@@ -118,7 +140,8 @@ class Prioritizer:
             return node_scores(self._placer, request, names)
 
 
-def _screen_is_exact(wanted: Sequence[PlacementUnit], allowance: Allowance) -> bool:
+def screen_is_exact(wanted: Sequence[PlacementUnit], allowance: Allowance) -> bool:
+    """Whether a node that passes the screen takes the pod, without a fit (`Placer.screen`)."""
     policy = wanted[0].lead.policy
     plain = policy.choice is Choice.ORDERED and not policy.same_numa
     return len(wanted) == 1 and plain and not allowance.limits

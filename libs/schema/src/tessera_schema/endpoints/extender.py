@@ -5,6 +5,7 @@ Field names on the wire are Go's, capitalised. With nodeCacheCapable only names 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -116,6 +117,7 @@ _decode_name_set = msgspec.json.Decoder(
 ).decode
 _decode_nodes = msgspec.json.Decoder(NodeList | None).decode
 _encode = msgspec.json.Encoder().encode
+_REFUSED: Final = _encode(ExtenderFilterResult(node_names=())).removesuffix(b"{}}")
 
 
 def decode_args(body: bytes) -> ExtenderArgs:
@@ -154,12 +156,38 @@ def decode_preemption_args(body: bytes) -> ExtenderPreemptionArgs:
     return _decode_preemption(body)
 
 
+def encode_names(names: Iterable[str]) -> list[bytes]:
+    """Each name as JSON, for answers that repeat it."""
+    return list(map(_encode, names))
+
+
+def encode_refusals(failed: Iterable[tuple[str, Sequence[bytes]]]) -> bytes:
+    """The body of `ExtenderFilterResult(node_names=(), failed_and_unresolvable_nodes=...)`, whose
+    nodes come by their word: each word with names as `encode_names` gives them. Thousands of nodes
+    share a few words, so nothing is made of each."""
+    return b"%b{%b}}" % (_REFUSED, b",".join(_with_value(*each) for each in failed))
+
+
+def encode_scores(scored: Iterable[tuple[int, Sequence[bytes]]]) -> bytes:
+    """The body of a list of `HostPriority`: each score with its names, likewise."""
+    return b"[%b]" % b",".join(_with_score(*each) for each in scored)
+
+
+def _with_value(word: str, names: Sequence[bytes]) -> bytes:
+    value = b":" + _encode(word)
+    return (value + b",").join(names) + value
+
+
+def _with_score(score: int, names: Sequence[bytes]) -> bytes:
+    end = b',"Score":%d}' % score
+    return b'{"Host":' + (end + b',{"Host":').join(names) + end
+
+
 def encode_result(
     result: ExtenderFilterResult
     | ExtenderSimulationResult
     | ExtenderBindingResult
-    | ExtenderPreemptionResult
-    | list[HostPriority],
+    | ExtenderPreemptionResult,
 ) -> bytes:
     """The answer's body."""
     return _encode(result)

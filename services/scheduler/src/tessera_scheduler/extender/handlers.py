@@ -27,10 +27,8 @@ from tessera_scheduler.placement_events import PlacementEvents
 from tessera_schema.endpoints.extender import (
     ExtenderBindingResult,
     ExtenderPreemptionResult,
-    HostPriority,
     decode_args,
     decode_binding_args,
-    decode_names,
     decode_preemption_args,
     encode_result,
 )
@@ -97,10 +95,7 @@ class Extender:
         """Answer `/prioritize`: by the pod's own policy, 0 to 10; the node that it is reserved on,
         alone where it is."""
         self._check_leading()
-        args = decode_args(body)
-        names = decode_names(args.node_names)
-        scores = self._prioritizer.scores(args.pod, names)
-        return encode_result([HostPriority(name, scores.get(name, 0)) for name in names])
+        return self._prioritizer.answer(decode_args(body))
 
     def preempt(self, body: bytes) -> bytes:
         """Answer `/preempt`: the candidates where evicting would make room for the pod's cards, and
