@@ -19,7 +19,7 @@ void ts_clock_wait(uint32_t *word, uint32_t seen, uint64_t most, uint64_t late);
 
 /* Cheap and coarse (a few ms), always the machine's own: for stamps and for housekeeping. */
 uint64_t ts_coarse(void);
-uint64_t ts_passing(void); /* grows when either the machine's or the driver's clock does */
+uint64_t ts_passing(void); /* the driver's clock if it has one; the machine's makes it grow as well, slowly */
 uint64_t ts_real(void); /* CLOCK_REALTIME, exact */
 uint64_t ts_real_of(uint64_t coarse);
 
