@@ -17,7 +17,6 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.slices import at_once
 from tessera_core.trust.grants import new_key
 from tessera_core.trust.messages import MessageSigner
 from tessera_embedded.nats_server import open_nats
@@ -283,7 +282,7 @@ async def test_nothing_of_it_counts_elsewhere_or_stays(tmp_path: Path) -> None:
         evaluated = stage.quota.evaluator.statuses["default/q"]
         assert (evaluated.phase, evaluated.seen.memory, evaluated.hours.seen) == ("Within", "0", 0)
         assert stage.quota.usage.namespaces == frozenset()
-        assert at_once(stage.rebalancer.measured()) == []
+        assert [*stage.rebalancer.measured] == []
         assert not set(stage.rebalancer.publisher.published) & set(HONEST)
         assert set(stage.rebalancer.usage.smoother.nodes()) <= set(map(liar, range(LIARS)))
         reasons = {"vendor", "subject", "node", "unsigned", "signature", "card", "excess"}

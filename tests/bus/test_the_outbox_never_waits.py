@@ -187,6 +187,23 @@ async def test_states_are_reported_again_when_the_bus_lost_them() -> None:
         assert again.envelope.order > before.envelope.order
 
 
+async def test_a_value_is_encoded_whenever_its_state_goes() -> None:
+    encoded: list[int] = []
+
+    def encode(number: int) -> bytes:
+        encoded.append(number)
+        return str(number).encode()
+
+    async with an_outbox() as it:
+        it.outbox.publish_encoded_state(DEVICES_BUCKET, "a.v", "dev.tessera.test.state", 1, encode)
+        it.outbox.publish_encoded_state(DEVICES_BUCKET, "a.v", "dev.tessera.test.state", 2, encode)
+        await it.outbox.emptied()
+        it.bus.remake(DEVICES_BUCKET)
+        await asyncio.sleep(1)
+        assert encoded == [2, 2]
+        assert it.said() == [2, 2]
+
+
 async def test_a_state_that_changes_while_it_is_sent_is_sent_once_more() -> None:
     async with an_outbox() as it, it.bus.watch(DEVICES_BUCKET) as watch:
         await anext(watch)

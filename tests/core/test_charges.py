@@ -102,6 +102,6 @@ def test_what_is_lent_costs_nothing_that_owners_count() -> None:
     charge = charge_of(replace(share, best_effort=True, lent=True))
     assert charge == Charge(best_effort=1, lent_bytes=200, lent_slots=1)
     assert charge.plus(charge) == Charge(best_effort=2, lent_bytes=400, lent_slots=2)
-    assert charge.plus(charge).plus(charge.negative()) == charge
+    assert charge.plus(charge).beyond(charge) == charge
     [(_, use)] = use_of([(Card(id="g0", index=0, vendor="acme", memory_bytes=800), charge)]).items()
     assert (use.memory_bytes, use.rest_memory_bytes, use.cards) == (200, 200, 1)

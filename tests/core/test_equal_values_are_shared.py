@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tessera_core.shared_values import SharedValues
+from tessera_core.shared_values import SharedValues, one_number
 from tessera_schema.kube import Container, PodSpec, PodStatus, Resources
 
 
@@ -29,6 +29,13 @@ def test_values_of_different_types_stay_apart(one: Any, other: Any) -> None:
     shared = SharedValues()
     assert shared.one(one) is one
     assert shared.one(other) is other
+
+
+def test_equal_numbers_of_a_type_are_one() -> None:
+    first, other = int("5368709120"), int("5368709120")
+    assert first is not other
+    assert one_number(first) is one_number(other)
+    assert isinstance(one_number(5368709120.0), float)
 
 
 def test_a_full_table_starts_again() -> None:

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.slices import at_once
 from tessera_core.trust.grants import new_key
 from tessera_core.trust.messages import MessageSigner
 from tessera_rebalancer.rebalancer import Rebalancer
@@ -89,5 +88,5 @@ async def test_pods_that_are_not_there_and_odd_numbers_are_left_out() -> None:
             await report(cluster, number + 1000, a_use(1e308), uid)
             await report(cluster, number + 1000, a_use(100, node="n1"), uid, node="n1")
             await asyncio.sleep(2)
-        assert at_once(rebalancer.measured()) == []
+        assert [*rebalancer.measured] == []
         assert set(doubted(rebalancer)) == {"pod", "numbers"}

@@ -118,7 +118,7 @@ def test_prices_are_worked_out_when_a_pod_has_another_sample_or_others_hold_card
 
 def test_what_is_measured_for_hours_is_what_is_expected() -> None:
     smoother, pricer = Smoother(), CardPricer()
-    node = PricedNode({})
+    node = PricedNode()
     for minute in range(1, 400):
         smoother.take(a_message(a_use("a", 20), at=minute * 60, interval_s=60), minute * 60)
         node = priced(pricer, smoother, minute * 60, a=50)

@@ -140,7 +140,7 @@ def test_containers_come_and_go_and_the_others_keep_their_past() -> None:
     now = measure(smoother, a_use("a", 50), a_use("b", 10))
     now = measure(smoother, a_use("b", 10), a_use("c", 90), since=now, for_s=2)
     b, c = card_of(smoother, now).containers
-    assert (b.pod, c.pod) == ("b", "c")
+    assert (b.uid, c.uid) == ("uid-b", "uid-c")
     assert b.confidence > 0.99
     assert c.confidence < 0.05
 
@@ -204,7 +204,8 @@ def test_whatever_comes_numbers_stay_within_what_they_mean(
                 assert 0 <= one.cores_percent <= one.cores_peak_percent + 1e-9 <= 100 + 2e-9
                 assert 0 <= one.waiting_percent <= 100
                 assert 0 < one.confidence <= 1
-        assert {c.pod for card in seen.cards for c in card.containers} == present
+        uids = {one.uid for card in seen.cards for one in card.containers}
+        assert uids == {f"uid-{name}" for name in present}
 
 
 @given(

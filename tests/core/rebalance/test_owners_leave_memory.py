@@ -29,7 +29,7 @@ def a_node(at_s: float, uses: Mapping[str, float], *, reclaims: bool = True) -> 
     """The node so long after the start, with what pods use in GiB."""
     containers = tuple(
         SmoothContainer(
-            key=(uid, "c", "GPU-0"), namespace="d", pod=uid, cores_percent=1,
+            key=(uid, "c", "GPU-0"), cores_percent=1,
             cores_peak_percent=1, cores_limit_percent=0, waiting_percent=0,
             memory_bytes=round(gib * GIB), memory_peak_bytes=0, confidence=1,
         )

@@ -179,7 +179,7 @@ def crowded(nodes: int, **more: Any) -> ClusterView:
 def use_of(one: RunningPod) -> SmoothContainer:
     (share,) = one.grant.shares
     return SmoothContainer(
-        key=(one.uid, share.container, share.card), namespace="default", pod=one.pod.name,
+        key=(one.uid, share.container, share.card),
         cores_percent=9, cores_peak_percent=9, cores_limit_percent=30, waiting_percent=45,
         memory_bytes=0, memory_peak_bytes=0, confidence=1,
     )  # fmt: skip

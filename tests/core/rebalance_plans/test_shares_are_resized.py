@@ -23,7 +23,7 @@ def used(
     confidence: float = 1,
 ) -> SmoothContainer:  # fmt: skip
     return SmoothContainer(
-        key=(f"uid-default-{name}", "c0", card), namespace="default", pod=name,
+        key=(f"uid-default-{name}", "c0", card),
         cores_percent=cores, cores_peak_percent=cores, cores_limit_percent=30,
         waiting_percent=waiting, memory_bytes=peak_mib * MIB, memory_peak_bytes=peak_mib * MIB,
         confidence=confidence,

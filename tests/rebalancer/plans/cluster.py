@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from tessera_core.rebalance.cluster_view import WorthRules
 from tessera_core.rebalance.movable_pods import MoveRules
 from tessera_core.registry.registry import load
-from tessera_core.slices import Slices
 from tessera_core.trust.grants import Signer, new_key, published_key
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plan_settings import PlanSettings
@@ -328,8 +327,8 @@ class Usage:
     def hints(self) -> Mapping[str, NodeHints]:
         return self._cluster.hints
 
-    def measured(self) -> Slices[Sequence[SmoothContainer]]:
-        yield
+    @property
+    def measured(self) -> Sequence[SmoothContainer]:
         return self._cluster.measured
 
 

@@ -26,6 +26,7 @@ async def test_equal_pods_share_all_but_their_names_and_places() -> None:
     assert first.request is not None
     assert second.request is not None
     assert first.request.containers is second.request.containers
+    assert first.shape.owner != second.shape.owner
     assert (first.pod.name, second.pod.name) == ("default/a", "default/b")
     assert (first.node, second.node) == ("n0", "n1")
 

@@ -87,7 +87,7 @@ def test_a_pod_of_an_odd_form_holds_its_cards_and_stays() -> None:
     pod = {"metadata": {"uid": "u"}, "spec": {"nodeName": "n", "containers": [container]}}
     read = reader.read(msgspec.json.encode(pod))
     assert read.request is not None
-    assert "cannot be read whole" in read.tied
+    assert "cannot be read whole" in read.shape.tied
 
 
 async def test_what_pods_without_cards_use_counts() -> None:
@@ -124,4 +124,20 @@ async def test_a_grant_that_nobody_signed_holds_nothing() -> None:
         await asyncio.sleep(30)
         view = at_once(plans.watch.cluster_view(settings().rules, [], {}))
         assert [one.pod.name for one in view.running.values()] == ["default/a"]
-        assert view.on == {"n0": [*view.running.values()]}
+        assert len(view.running) == 1
+        assert [*view.on("n0")] == [*view.running.values()]
+        assert [*view.on("n1")] == []
+
+
+async def test_of_the_pods_that_hold_cards_those_are_read_that_there_are() -> None:
+    cluster = Cluster()
+    uid = cluster.runs("a", "n0")
+    async with planning(cluster) as plans:
+        await asyncio.sleep(5)
+        running = at_once(plans.watch.cluster_view(settings().rules, [], {})).running
+        one = running[uid]
+        assert (one.uid, one.request.uid, one.named.name) == (uid, uid, "a")
+        cluster.end("a")
+        await asyncio.sleep(5)
+        assert running.get(uid) is None
+        assert [*running] == []

@@ -7,16 +7,27 @@ held go on as they are, and later ones are shared among themselves.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 MOST_SHARED: Final = 20_000
 """Values of one table: some MB where no two are equal."""
+MOST_NUMBERS: Final = 8192
+"""Numbers of which equal ones are one object; the oldest give way."""
 _DIGEST: Final = 16
 _encode: Final = msgspec.msgpack.Encoder().encode
+
+
+@lru_cache(MOST_NUMBERS, typed=True)
+def one_number(number: N) -> N:
+    """The number, or one that is equal to it and of its type. Most shares, and most hints, are of a
+    few sizes."""
+    return number
 
 
 class SharedValues:

@@ -48,9 +48,9 @@ def summary(decoded: DecodedPod) -> QuotaPodSummary:
         )
     grant = without_injections(decoded.grant)
     return QuotaPodSummary(
-        uid=intern(meta.uid),
+        uid=meta.uid if grant is None else grant.uid,
         namespace=intern(namespace),
-        name=intern(meta.name),
+        name=meta.name if grant is None else grant.name,
         grant=grant,
         init_over=decoded.init_over,
         runs=pod.status.phase == RUNNING,

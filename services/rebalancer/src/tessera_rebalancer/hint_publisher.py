@@ -90,8 +90,8 @@ class HintPublisher:
         if old or is_significant(former, hints, self._steps):
             self.published[node], self._published_at[node] = hints, self._now()
             self.count += 1
-            self._outbox.publish_state(
-                HINTS_BUCKET, token(node), HINT_PUBLISHED, encode_hints(hints)
+            self._outbox.publish_encoded_state(
+                HINTS_BUCKET, token(node), HINT_PUBLISHED, hints, encode_hints
             )
 
     def _drop(self, node: str) -> None:

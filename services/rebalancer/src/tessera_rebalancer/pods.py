@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from sys import intern
 
 import msgspec
@@ -40,7 +39,7 @@ class GrantedPodSummary(Struct, frozen=True, kw_only=True):
     node: str = ""
     grant: Grant | None = None
     """None once it has ended."""
-    shares: Mapping[Key, GrantedShare] = {}
+    shares: tuple[tuple[Key, GrantedShare], ...] = ()
     """What its containers have of it."""
 
 
@@ -61,7 +60,7 @@ def summary(
         uid=intern(decoded.uid),
         node=kept.node,
         grant=kept,
-        shares={key: shared.one(share) for key, share in shares.items()},
+        shares=tuple((key, shared.one(share)) for key, share in shares.items()),
     )
 
 
@@ -109,11 +108,12 @@ class GrantedPods:
 
     def _put(self, item: GrantedPodSummary) -> None:
         same = item.grant is not None and self._of.get(item.uid) == item.grant
-        if same and item.shares.items() <= self.on(item.node).items():
+        on_node = self.on(item.node)
+        if same and all(on_node.get(key) == share for key, share in item.shares):
             return  # something else about the pod has changed
         self._drop(item.uid)
         if item.grant is not None and item.shares:
-            self._on[item.node] = {**self.on(item.node), **item.shares}
+            self._on[item.node] = {**self.on(item.node), **dict(item.shares)}
             self._of[item.uid] = item.grant
             self.changed.add(item.node)
 

@@ -12,12 +12,11 @@ that.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from tessera_core.reports.agents import AgentReports
-from tessera_core.slices import Slices
 from tessera_core.usage.hints import HintBuilder
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_core.usage.smoother import Smoother
@@ -77,9 +76,10 @@ class Rebalancer:
         """The newest of each node that is measured."""
         return self.publisher.published
 
-    def measured(self) -> Slices[list[SmoothContainer]]:
-        """Containers of which something was measured lately, a node in each slice."""
-        return self.usage.containers()
+    @property
+    def measured(self) -> Iterable[SmoothContainer]:
+        """Containers of which something was measured lately, at each time that they are read."""
+        return self.usage.containers
 
     def problem(self) -> str:
         """Why no hints are published, or no plans made, now; empty when they are."""

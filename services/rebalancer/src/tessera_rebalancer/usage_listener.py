@@ -7,14 +7,13 @@ plans are made of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NoReturn
 
 import msgspec
 
 from tessera_core.reports.agents import AgentReports, ReceivedReport
 from tessera_core.reports.usage import GrantOf
-from tessera_core.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_core.usage.smoother import Smoother
 from tessera_runtime.bus.api import Bus, Message
@@ -22,6 +21,23 @@ from tessera_schema import subjects
 
 _AT_ONCE: Final = 20
 """Messages received before other tasks on the loop run, when many wait: some milliseconds."""
+
+
+class MeasuredContainers(Iterable[SmoothContainer]):
+    """Containers of which something was measured lately, once for each of their cards. They are
+    made as they are read, each time: 100,000 of them take 40 MB."""
+
+    def __init__(self, smoother: Smoother, now: Callable[[], float]) -> None:
+        """`now` is the loop's time."""
+        self._smoother = smoother
+        self._now = now
+
+    def __iter__(self) -> Iterator[SmoothContainer]:
+        """Node by node; nodes may come and go meanwhile."""
+        for name in self._smoother.nodes():
+            node = self._smoother.node(name, self._now())
+            for card in node.cards if node is not None else ():
+                yield from card.containers
 
 
 class UsageConsumer:
@@ -38,11 +54,10 @@ class UsageConsumer:
         self.fresh: set[str] = set()
         """Nodes of which something new was measured; the reader takes them out."""
         self.smoother = smoother
+        self.containers = MeasuredContainers(smoother, now)
         self._reports = reports
         self._grant_of = grant_of
         self._now = now
-        self._measured: set[tuple[str, str]] = set()
-        """Nodes and vendors of which the smoother has something."""
 
     async def listen(self, bus: Bus, cluster: str) -> NoReturn:
         """Receive what every node reports, for ever."""
@@ -68,25 +83,10 @@ class UsageConsumer:
         if usage is not None and self.smoother.take(usage, self._now()):
             self.taken += 1
             self.fresh.add(usage.node)
-            self._measured.add((usage.node, usage.vendor))
         else:
             self.late += 1
 
-    def containers(self) -> Slices[list[SmoothContainer]]:
-        """Containers of which something was measured lately, once for each of their cards; a node
-        in each slice."""
-        now, found = self._now(), list[SmoothContainer]()
-        for name in self.smoother.nodes():
-            node = self.smoother.node(name, now)
-            for card in node.cards if node is not None else ():
-                found += card.containers
-            yield
-        return found
-
     def forget(self) -> None:
         """Drop nodes that have been silent for long."""
-        self.smoother.forget(self._now())
-        known = set(self.smoother.nodes())
-        for node, vendor in [each for each in self._measured if each[0] not in known]:
-            self._measured.discard((node, vendor))
+        for node, vendor in self.smoother.forget(self._now()):
             self._reports.silent(node, vendor)

@@ -82,13 +82,6 @@ class Charge(Struct, frozen=True, array_like=True, gc=False):
             max(self.lent_slots - other.lent_slots, 0),
         )
 
-    def negative(self) -> Charge:
-        """What takes this charge back."""
-        return Charge(
-            -self.memory_bytes, -self.cores_milli, -self.slots, -self.exclusive,
-            -self.resident_bytes, -self.best_effort, -self.lent_bytes, -self.lent_slots,
-        )  # fmt: skip
-
 
 def charge_of(share: Share) -> Charge:
     """One share by itself. Equal ones are one object: most pods hold one of a few sizes."""

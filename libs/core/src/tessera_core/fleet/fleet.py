@@ -25,6 +25,7 @@ from tessera_core.fleet.columns import (
     CardColumns,
     CardPrice,
     NodeView,
+    columns_by_vendor,
 )
 from tessera_core.fleet.name_table import NameTable
 from tessera_core.fleet.overcommit import is_overcommitted, price
@@ -32,6 +33,7 @@ from tessera_core.fleet.shadow_cards import ShadowCards, by_node
 from tessera_schema.cards import Card
 
 _MOST_CHANGES: Final = 4_096
+_NONE: Final[Mapping[str, str]] = {}
 
 
 class Fleet:
@@ -76,8 +78,8 @@ class Fleet:
         """The same by node."""
         self._places: dict[str, list[tuple[int, int]]] | None = None
         """None until it is read: only what places pods does."""
-        self._columns: list[dict[str, Ints]] = []
-        self._renamed: list[dict[str, str]] = []
+        self._columns: list[Mapping[str, Ints]] = []
+        self._renamed: list[Mapping[str, str]] = []
         """Row -> former id of a card -> its id."""
         self._rank: Ints | None = None
         self._free_rows: list[int] = []
@@ -108,10 +110,7 @@ class Fleet:
         for column, card in enumerate(cards):
             self._fill(row, column, card)
         self._place(row)
-        vendors = [c.vendor for c in cards]
-        self._columns[row] = {
-            v: np.array([i for i, x in enumerate(vendors) if x == v]) for v in set(vendors)
-        }
+        self._columns[row] = columns_by_vendor(tuple(c.vendor for c in cards))
 
     def remove(self, node: str) -> None:
         """Forget a node; what the ledger holds on it stays in the ledger."""
@@ -248,7 +247,7 @@ class Fleet:
             facts = self.facts[row]
             new = next((c.id for c in facts if (c.vendor, c.index) == (vendor, index)), None)
             if new is not None:
-                self._renamed[row][old_id] = new
+                self._renamed[row] = {**self._renamed[row], old_id: new}
 
     def places(self, card_id: str) -> Sequence[tuple[int, int]]:
         """Rows and columns of every card of that id, on whatever node."""
@@ -378,7 +377,7 @@ class Fleet:
         self.pool[row] = 0
         for name in CardColumns.__slots__:
             getattr(self.cards, name)[row] = NO_VENDOR if name == "vendor" else 0
-        self.facts[row], self._columns[row], self._renamed[row] = (), {}, {}
+        self.facts[row], self._columns[row], self._renamed[row] = (), {}, _NONE
 
     def _resize(self, more_rows: int, columns: int) -> None:
         """Keep every row, add `more_rows` free ones, and have at least so many columns."""
@@ -389,8 +388,8 @@ class Fleet:
         self.cards = wider
         self.names += [""] * more_rows
         self.facts += [()] * more_rows
-        self._columns += [{} for _ in range(more_rows)]
-        self._renamed += [{} for _ in range(more_rows)]
+        self._columns += [{}] * more_rows
+        self._renamed += [_NONE] * more_rows
         self.pool = np.concatenate([self.pool, np.zeros(more_rows, np.int64)])
         self.blocked = np.concatenate([self.blocked, np.zeros(more_rows, np.bool_)])
         self._free_rows += range(rows + more_rows - 1, rows - 1, -1)

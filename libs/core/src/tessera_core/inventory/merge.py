@@ -19,6 +19,7 @@ from tessera_core.dialect_kit.capacity_cards import MOST_CARDS
 from tessera_core.inventory.extended_resources import allocated_names, without_advertised
 from tessera_core.registry.plugin_requests import NOTHING_ALLOCATED, AllocatedResources
 from tessera_core.registry.registry import DialectRegistry
+from tessera_core.shared_values import one_number
 from tessera_schema.annotation_keys import CARDS_LABEL, CARDS_PREFIX, GROUP
 from tessera_schema.cards import (
     MOST_CORES_PERCENT,
@@ -243,8 +244,9 @@ def _own_inventories(registry: DialectRegistry, node: Node) -> list[Inventory]:
 def _lean(card: Card, vendor: str) -> Card:
     """A published card as it is held: what cards have in common is there once."""
     return replace(
-        card, vendor=vendor, model=intern(card.model), switch=intern(card.switch),
-        mode=intern(card.mode), links=card.links or _NO_LINKS, siting=UNSET,
+        card, id=intern(card.id), vendor=vendor, model=intern(card.model),
+        switch=intern(card.switch), mode=intern(card.mode),
+        memory_bytes=one_number(card.memory_bytes), links=card.links or _NO_LINKS, siting=UNSET,
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ def new_entry(
     """The ledger's entry of a pod."""
     cost = charges(grant.shares, init_over=init_over)
     return LedgerEntry(
-        grant=grant, phase=phase, charges=cost, uses=uses(fleet, grant, cost), since=now,
+        grant=grant, phase=phase, uses=uses(fleet, grant, cost), since=now,
         init_over=init_over,
     )  # fmt: skip
 

@@ -1,5 +1,5 @@
-"""Who holds which cards now, kept in step four times: the page of the pod, the charges on its
-node's cards, the fleet's columns and the namespace's quota.
+"""Who holds which cards now, kept in step three times: the page of the pod, the fleet's columns
+and the namespace's quota.
 
 The ledger alone writes here. What is held of a card stays held while its node is away.
 """
@@ -7,7 +7,6 @@ The ledger alone writes here. What is held of a card stays held while its node i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
@@ -16,8 +15,6 @@ from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.ledger.entry_checks import relink_renamed_cards, uses
 from tessera_core.ledger.memory_lending import MemoryLending
 from tessera_core.quota.accounting import QuotaAccounting
-
-_NOTHING: Final = Charge()
 
 
 class LedgerHoldings:
@@ -34,12 +31,15 @@ class LedgerHoldings:
         self.lending = MemoryLending(fleet)
         self._fleet = fleet
         self._quota = quota
-        self._held: dict[str, dict[str, Charge]] = {}
         self._on_node: dict[str, dict[str, None]] = {}
 
     def charges_on(self, node: str) -> Mapping[str, Charge]:
         """Card id -> sum of charges on a node, whether the cards are there or not."""
-        return self._held.get(node, {})
+        total: dict[str, Charge] = {}
+        for entry in self.on(node):
+            for card, charge in entry.charges.items():
+                total[card] = total[card].plus(charge) if card in total else charge
+        return total
 
     def hold(self, entry: LedgerEntry) -> LedgerEntry:
         """Add a page; the page."""
@@ -85,15 +85,6 @@ class LedgerHoldings:
         self.changed(uid)
 
     def _count(self, entry: LedgerEntry, sign: int) -> None:
-        node = entry.grant.node
-        held = self._held.setdefault(node, {})
         for card, charge in entry.charges.items():
-            now = held.get(card, _NOTHING).plus(charge if sign > 0 else charge.negative())
-            if now.slots or now.lent_slots:
-                held[card] = now
-            else:
-                held.pop(card, None)
-            self._fleet.charge(node, card, charge, sign)
-        if not held:
-            del self._held[node]
+            self._fleet.charge(entry.grant.node, card, charge, sign)
         self._quota.count(entry.grant.namespace, entry.uses, sign)

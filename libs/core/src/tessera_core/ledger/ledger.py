@@ -277,7 +277,8 @@ class Ledger:
         """What became of a resize: True written, False definitely not."""
         entry = self._entries.get(uid)
         if entry is not None and entry.pending is not None:
-            self._exchange(entry, entry.pending if done else entry.grant)
+            grant = entry.pending if done else entry.grant
+            self._exchange(entry, grant, init_over=entry.init_over)
 
     # -- the API server's view
 
@@ -361,21 +362,20 @@ class Ledger:
         if known and not same:
             if not follows(grant, entry.grant):
                 return False
-            self._exchange(entry, grant)
+            self._exchange(entry, grant, init_over=entry.init_over)
             return True
-        init_over, entry.init_over = entry.init_over, seen.init_over or entry.init_over
-        # with another grant pending it counts once it is known what the pod carries
-        if entry.pending is None and (not same or init_over != entry.init_over):
-            self._exchange(entry, grant)
+        init_over = seen.init_over or entry.init_over
+        if entry.pending is not None:  # it counts once it is known what the pod carries
+            entry.init_over = init_over
+        elif not same or init_over != entry.init_over:
+            self._exchange(entry, grant, init_over=init_over)
         return True
 
-    def _exchange(self, entry: LedgerEntry, grant: Grant) -> None:
+    def _exchange(self, entry: LedgerEntry, grant: Grant, *, init_over: bool) -> None:
         """A bound pod's grant for another one, or what it counts now."""
         self._release(entry)
         relink_renamed_cards(self.fleet, grant)
-        self._hold(
-            new_entry(self.fleet, grant, entry.phase, entry.since, init_over=entry.init_over)
-        )
+        self._hold(new_entry(self.fleet, grant, entry.phase, entry.since, init_over=init_over))
 
     def _advance(self, uid: str, event: Event) -> None:
         entry = self._entries.get(uid)

@@ -33,7 +33,7 @@ def entry_covering_both(
     if over:
         return refusal(grant, over, Reason.RESOURCE_QUOTA_NOT_FIT)
     both = {card: charge.or_else(cost[card]) for card, charge in entry.charges.items()}
-    return replace(entry, pending=grant, charges=both, uses=uses(fleet, grant, both))
+    return replace(entry, pending=grant, covering=both, uses=uses(fleet, grant, both))
 
 
 def _growth(before: Mapping[str, Charge], after: Mapping[str, Charge]) -> dict[str, Charge]:

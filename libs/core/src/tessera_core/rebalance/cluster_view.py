@@ -71,14 +71,14 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     """Resources of dialects."""
     running: Mapping[str, RunningPod]
     """By uid."""
-    on: Mapping[str, Sequence[RunningPod]]
-    """The same by node."""
+    on: Callable[[str], Iterable[RunningPod]]
+    """Node -> those that hold cards of it."""
     waiting: Mapping[str, WaitingPod]
     """By uid."""
     disruptions: Sequence[Disruption] = ()
     hints: Mapping[str, Mapping[str, CardHint]] = {}
     """Node -> card -> hint, of those that are fresh."""
-    measured: Sequence[SmoothContainer] = ()
+    measured: Iterable[SmoothContainer] = ()
     """Containers of which something was measured lately."""
     spent: Spent = Spent()
     rules: PlanRules = PlanRules()
@@ -126,8 +126,8 @@ def take_off(
 class Movable(Struct, frozen=True, kw_only=True):
     """The pods that may be moved just now."""
 
-    on: Mapping[str, Sequence[RunningPod]]
-    """By node."""
+    on: Mapping[str, Sequence[str]]
+    """Their uids, by node."""
     without: Fleet
     """The fleet as it would be without all of them."""
     fleet: Fleet
@@ -137,22 +137,22 @@ class Movable(Struct, frozen=True, kw_only=True):
 def movable(situation: ClusterView) -> Slices[Movable]:
     """All pods that may be moved, a pod in each slice. What pods and nodes do meanwhile does no
     harm: a pod that has gone leaves more room than is thought, a node that has gone has none."""
-    on: dict[str, list[RunningPod]] = {}
+    on: dict[str, list[str]] = {}
     fleet, without = situation.ledger.fleet.snapshot(), situation.ledger.fleet.snapshot()
     for one in situation.running.values():
         if one.grant.node in without.rows and not situation.stays(one):
-            on.setdefault(one.grant.node, []).append(one)
+            on.setdefault(one.grant.node, []).append(one.uid)
             take_off(without, situation, (one,))
         yield
     return Movable(on=on, without=without, fleet=fleet)
 
 
-def by_node(running: Iterable[RunningPod]) -> dict[str, list[RunningPod]]:
+def by_node(running: Iterable[RunningPod]) -> Callable[[str], Sequence[RunningPod]]:
     """Node -> the pods that hold cards of it."""
     found: dict[str, list[RunningPod]] = {}
     for one in running:
         found.setdefault(one.grant.node, []).append(one)
-    return found
+    return lambda node: found.get(node, ())
 
 
 class Seats:

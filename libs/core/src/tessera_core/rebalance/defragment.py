@@ -145,7 +145,8 @@ def _rooms(situation: ClusterView, waits: WaitingPod, able: Movable) -> Slices[l
     trial = able.fleet.snapshot()
     rooms = []
     for node in nodes[:NODES]:
-        lesser = [one for one in able.on[node] if one.priority <= waits.priority]
+        there = (situation.running.get(uid) for uid in able.on[node])
+        lesser = [one for one in there if one is not None and one.priority <= waits.priority]
         movers = yield from _cheapest(situation, trial, node, wanted, lesser)
         if movers:
             rooms.append(FreedRoom(node=node, movers=movers, cost=situation.cost(movers)))

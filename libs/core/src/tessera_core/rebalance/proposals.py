@@ -147,12 +147,13 @@ def _searches(
     situation: ClusterView, rules: ProposalRules, able: Movable, urgent: list[WaitingPod]
 ) -> Iterator[tuple[str, Slices[PlanSpec | str]]]:
     """What each search is about, and the search."""
+    resizes = rules.kinds.resize and any(True for _ in situation.measured)
     for waits in urgent:
-        if rules.kinds.resize and situation.measured:
+        if resizes:
             yield waits.pod.name, resize_proposals.give_back(situation, rules.resizes, waits)
         if rules.kinds.defragment:
             yield waits.pod.name, defragment.defragment(situation, waits, able)
-    if rules.kinds.resize and situation.measured:
+    if resizes:
         yield "containers", resize_proposals.grow(situation, rules.resizes)
 
 

@@ -138,7 +138,7 @@ def _may_leave(situation: ClusterView, node: str, hint: CardHint) -> list[Runnin
     """The pods that may be moved from the card, the cheapest first; or why nobody may."""
     on = [
         one
-        for one in situation.on.get(node, ())
+        for one in situation.on(node)
         if any(share.card == hint.card for share in one.grant.shares)
     ]
     if len(on) < 2:

@@ -65,14 +65,31 @@ def voices_of(node: Node) -> Voices:
     return found
 
 
+class _NewestReport(Struct, frozen=True, gc=False):
+    """By which key a report is signed, and its order."""
+
+    voice: str
+    epoch: int
+    sequence: int
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """As `Envelope.order`."""
+        return self.epoch, self.sequence
+
+
 class _Agents(Struct):
     """What is known of one node."""
 
     voices: Voices
-    cards: Mapping[str, Mapping[str, Card]]
-    """Vendor -> its cards by id."""
-    newest: dict[str, tuple[str, tuple[int, int]]] = {}
-    """Vendor -> by which key its newest report is signed, and its epoch and sequence."""
+    all_cards: tuple[Card, ...]
+    """Of all vendors."""
+    newest: dict[str, _NewestReport]
+    """Vendor -> its newest report."""
+
+    def cards(self, vendor: str) -> dict[str, Card]:
+        """A vendor's cards by id."""
+        return {card.id: card for card in self.all_cards if card.vendor == vendor}
 
 
 class AgentReports:
@@ -87,11 +104,8 @@ class AgentReports:
 
     def know(self, node: str, cards: Sequence[Card], voices: Voices) -> None:
         """What the API server shows of a node."""
-        of: dict[str, dict[str, Card]] = {}
-        for card in cards:
-            of.setdefault(card.vendor, {})[card.id] = card
         before = self._nodes.get(node)
-        self._nodes[node] = _Agents(voices, of, before.newest if before else {})
+        self._nodes[node] = _Agents(voices, tuple(cards), before.newest if before else {})
 
     def forget(self, node: str) -> None:
         """The node is gone."""
@@ -116,7 +130,7 @@ class AgentReports:
         if known is None:
             return None
         doubts = Doubts()
-        counted = device_states.counting(state, known.cards.get(state.vendor, {}), doubts)
+        counted = device_states.counting(state, known.cards(state.vendor), doubts)
         self._report_doubts(state.node, doubts)
         return counted
 
@@ -134,7 +148,7 @@ class AgentReports:
             self._notice(usage.node, Doubt.NUMBERS, f"at {usage.at:g}, {usage.interval_s:g} s long")
             return None
         doubts = Doubts()
-        counted = usages.counting(usage, known.cards.get(usage.vendor, {}), grant_of, doubts)
+        counted = usages.counting(usage, known.cards(usage.vendor), grant_of, doubts)
         self._report_doubts(usage.node, doubts)
         return counted
 
@@ -157,10 +171,10 @@ class AgentReports:
             self._notice("" if known is None else report.node, doubt, f"{what}, from {source!r}")
             return None
         order, voice = message.envelope.order, known.voices[report.vendor]
-        by, newest = known.newest.get(report.vendor, (voice, None))
-        if by == voice and newest is not None and newest >= order:
+        newest = known.newest.get(report.vendor)
+        if newest is not None and newest.voice == voice and newest.order >= order:
             return None  # a repeat, or late
-        known.newest[report.vendor] = voice, order
+        known.newest[report.vendor] = _NewestReport(voice, *order)
         return known
 
     def _wrong(

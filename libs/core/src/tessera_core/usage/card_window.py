@@ -36,7 +36,7 @@ class CardWindow:
         self.vendor = vendor
         self._began = 0.0
         self._pace = constants
-        self._cards: WindowRows[str] = WindowRows(_WIDTH)
+        self._cards = WindowRows(_WIDTH, 1)
         self._uses = ContainerRows()
         self._reclaiming: frozenset[str] = frozenset()
 
@@ -56,10 +56,10 @@ class CardWindow:
     def _take_cards(self, usage: NodeUsage, span: MeasuredSpan, factors: SpanFactors) -> None:
         work = work_of(usage)
         ids = tuple(work)
-        if ids != self._cards.keys:
-            keys, pace = tuple(map(intern, ids)), self._pace
+        if ids != self._cards.texts:
+            ids, pace = tuple(map(intern, ids)), self._pace
             paces = (pace.load_s, pace.slow_s) * 3
-            self._cards.arrange(keys, span.at - span.elapsed, paces, pace.keep_s)
+            self._cards.arrange(ids, span.at - span.elapsed, paces, pace.keep_s)
         fade, slow, gain, gain_slow = factors[:4]
         middle = span.at - span.covered / 2
         cells, at = self._cards.cells, 0
@@ -78,7 +78,7 @@ class CardWindow:
         """What is known of the cards that the newest message had."""
         cells, on = self._cards.cells, self._uses.by_card()
         found = []
-        for number, card in enumerate(self._cards.keys):
+        for number, card in enumerate(self._cards.texts):
             row = cells[number * _WIDTH : (number + 1) * _WIDTH]
             measured, measured_slow = row[_WEIGHT] or 1.0, row[_WEIGHT_SLOW] or 1.0
             busy = row[_BUSY] / measured

@@ -7,7 +7,7 @@ from sys import intern
 from typing import Final
 
 from tessera_core.usage.crowding import clamped
-from tessera_core.usage.smoothed import Key, SmoothContainer, SmoothingConstants
+from tessera_core.usage.smoothed import SmoothContainer, SmoothingConstants
 from tessera_core.usage.window_rows import MeasuredSpan, SpanFactors, WindowRows
 from tessera_schema.messages.device_reports import CardUse, ContainerUse, NodeUsage
 
@@ -15,6 +15,8 @@ from tessera_schema.messages.device_reports import CardUse, ContainerUse, NodeUs
 _CORES, _HELD, _WEIGHT, _WAIT, _PEAK, _MEMORY_PEAK, _LIMIT, _MEMORY, _DAY_PEAK, _SEEN = range(10)
 _WIDTH: Final = _SEEN + 1
 _SUMS: Final = _WEIGHT + 1
+_TEXTS: Final = 3
+"""Of a key: the pod's uid, the container and the card."""
 _MOST_BYTES: Final = float(1 << 52)
 """No card has more, and a double still counts single bytes."""
 
@@ -22,22 +24,20 @@ _MOST_BYTES: Final = float(1 << 52)
 class ContainerRows:
     """A row for each container on each of its cards."""
 
-    __slots__ = ("_names", "_rows")
+    __slots__ = ("_rows",)
 
     def __init__(self) -> None:
         """Nothing was measured yet."""
-        self._rows: WindowRows[Key] = WindowRows(_WIDTH)
-        self._names: tuple[tuple[str, str], ...] = ()
-        """Namespace and pod of each row that the newest message has."""
+        self._rows = WindowRows(_WIDTH, _TEXTS)
 
     def take(
         self, usage: NodeUsage, span: MeasuredSpan, factors: SpanFactors, pace: SmoothingConstants
     ) -> None:
         """The next message."""
         uses = [(one, use) for one in usage.containers for use in one.cards]
-        keys = tuple([(one.uid, one.container, use.card) for one, use in uses])
-        if keys != self._rows.keys:
-            uses = self._arrange(dict(zip(keys, uses, strict=True)), span, pace)
+        texts = [text for one, use in uses for text in (one.uid, one.container, use.card)]
+        if tuple(texts) != self._rows.texts:
+            uses = self._arrange(uses, span, pace)
         cells, at = self._rows.cells, 0
         for _, use in uses:
             _count(cells, at, use, factors)
@@ -46,32 +46,32 @@ class ContainerRows:
 
     def _arrange(
         self,
-        uses: dict[Key, tuple[ContainerUse, CardUse]],
+        uses: list[tuple[ContainerUse, CardUse]],
         span: MeasuredSpan,
         pace: SmoothingConstants,
     ) -> list[tuple[ContainerUse, CardUse]]:
-        """Texts are those that grants have too."""
-        keys = tuple((intern(uid), intern(name), intern(card)) for uid, name, card in uses)
-        self._rows.arrange(keys, span.at - span.elapsed, (pace.load_s,) * _SUMS, pace.keep_s)
-        self._names = tuple((intern(one.namespace), intern(one.pod)) for one, _ in uses.values())
-        return list(uses.values())
+        """Texts are those that grants have too. Of uses with one key the last counts."""
+        once = {(one.uid, one.container, use.card): (one, use) for one, use in uses}
+        texts = tuple(intern(text) for key in once for text in key)
+        self._rows.arrange(texts, span.at - span.elapsed, (pace.load_s,) * _SUMS, pace.keep_s)
+        return list(once.values())
 
     def by_card(self) -> dict[str, list[SmoothContainer]]:
         """Card -> what is known of the containers that the newest message had."""
         on: dict[str, list[SmoothContainer]] = {}
-        cells, at = self._rows.cells, 0
-        for key, (namespace, pod) in zip(self._rows.keys, self._names, strict=True):
+        cells, at, texts = self._rows.cells, 0, iter(self._rows.texts)
+        for uid, container, card in zip(texts, texts, texts, strict=True):
             row = cells[at : at + _WIDTH]
             cores, held, weight, wait, peak, memory_peak, limit, memory, day_peak, _ = row
             measured = weight or 1.0
             one = SmoothContainer(
-                key=key, namespace=namespace, pod=pod, cores_percent=cores / measured,
+                key=(uid, container, card), cores_percent=cores / measured,
                 cores_peak_percent=peak, cores_limit_percent=limit, waiting_percent=wait,
                 held_percent=held / measured, memory_bytes=int(memory),
                 memory_peak_bytes=int(memory_peak), memory_day_peak_bytes=int(day_peak),
                 confidence=weight,
             )  # fmt: skip
-            on.setdefault(key[2], []).append(one)
+            on.setdefault(card, []).append(one)
             at += _WIDTH
         return on
 

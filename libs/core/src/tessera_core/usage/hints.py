@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import zip_longest
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tessera_core.shared_values import one_number
 from tessera_core.usage.crowding import crowded_percent
 from tessera_core.usage.lending_bounds import HeldContainer, LendingRules, card_bounds, is_full
 from tessera_core.usage.lending_terms import GrantedShare, Holders
@@ -18,8 +18,6 @@ from tessera_core.usage.smoothed import SmoothCard, SmoothContainer, SmoothNode
 from tessera_schema.messages.hints import CardHint, LendingBound, NodeHints, OwnerNeed
 
 _NOTHING = GrantedShare()
-_EQUAL = 8192
-"""Numbers of hints of which equal ones are one object: nearly all that there are."""
 
 
 class SignificantChanges(Struct, frozen=True, kw_only=True):
@@ -55,10 +53,11 @@ class HintBuilder:
         bounds: list[LendingBound] = []
         before, full = self._full.get(seen.node, frozenset()), set()
         priced = self.pricer.price(seen, holders)
+        prices = priced.cards
         self.needs.take(seen, holders)
         for card in seen.cards:
             on = [(one, holders.get(one.key)) for one in card.containers]
-            hint = _card_hint(card, on, priced.cards[card.card])
+            hint = _card_hint(card, on, prices[card.card])
             cards.append(replace(hint, needs=self.needs.of(card, seen, holders)))
             if is_full(on, self.rules, was=card.card in before):
                 full.add(card.card)
@@ -90,18 +89,13 @@ def _card_hint(card: SmoothCard, on: Sequence[HeldContainer], priced: PricedCard
     busy = max(card.busy_percent - rest, 0.0)
     waits = max(waits, _crowded(card, busy) if rest else card.crowded_percent)
     return CardHint(
-        card=card.card, busy_percent=_one(round(busy, 1)), contended_percent=_one(round(waits, 1)),
-        idle_cores_percent=_one(round(min(idle_cores, 100), 1)), idle_memory_bytes=idle_memory,
-        trend_percent=_one(round(card.trend_percent, 1)),
-        confidence=_one(round(card.confidence, 2)), expected_percent=priced.expected_percent,
+        card=card.card, busy_percent=one_number(round(busy, 1)),
+        contended_percent=one_number(round(waits, 1)),
+        idle_cores_percent=one_number(round(min(idle_cores, 100.0), 1)),
+        idle_memory_bytes=idle_memory, trend_percent=one_number(round(card.trend_percent, 1)),
+        confidence=one_number(round(card.confidence, 2)), expected_percent=priced.expected_percent,
         prices=priced.prices, holders=priced.holders,
     )  # fmt: skip
-
-
-@lru_cache(_EQUAL)
-def _one(percent: float) -> float:
-    """Equal numbers are one object: a cluster's hints have half a million of them."""
-    return percent
 
 
 def _crowded(card: SmoothCard, busy_percent: float) -> float:

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from tessera_core.shared_values import one_number
 from tessera_core.usage.expected_use import (
     ExpectedUse,
     ExpectedWant,
@@ -39,6 +40,7 @@ _NUMBERS: Final = len(PodSamples.__struct_fields__)
 class PricedCard(Struct, frozen=True, gc=False):
     """What a hint says of one card's price (`CardHint`)."""
 
+    card: str
     expected_percent: float = 0
     prices: tuple[int, ...] = ()
     holders: int = 0
@@ -60,10 +62,15 @@ _Pods = Mapping[_HeldCard, _Holder]
 
 
 class PricedNode(Struct, frozen=True):
-    """A node: its measured cards, by id, and what pods like those on them are expected to want."""
+    """A node: its measured cards, and what pods like those on them are expected to want."""
 
-    cards: Mapping[str, PricedCard]
+    priced: tuple[PricedCard, ...] = ()
     wants: tuple[ClassWant, ...] = ()
+
+    @property
+    def cards(self) -> dict[str, PricedCard]:
+        """The cards by id. A cluster has 10,000 nodes: tables of them would take more memory."""
+        return {one.card: one for one in self.priced}
 
 
 class _Known(Struct):
@@ -88,7 +95,7 @@ class _Known(Struct):
     def lasts(self, seen: SmoothNode, holders: Holders) -> bool:
         """Whether nothing can have changed."""
         same = self.holders is holders and seen.at < self.next_at
-        return same and list(self.priced.cards) == [card.card for card in seen.cards]
+        return same and [one.card for one in self.priced.priced] == [c.card for c in seen.cards]
 
 
 class CardPricer:
@@ -138,7 +145,7 @@ class CardPricer:
 
     def _cards(
         self, cards: Sequence[str], on: _Pods, samples: Mapping[_HeldCard, PodSamples]
-    ) -> dict[str, PricedCard]:
+    ) -> tuple[PricedCard, ...]:
         wants: dict[str, list[ExpectedWant]] = {card: [] for card in cards}
         shares = dict.fromkeys(cards, 0)
         for key, pod in on.items():
@@ -146,12 +153,13 @@ class CardPricer:
                 if not pod.best_effort:
                     wants[key[1]].append(self.expected.of(samples[key], pod.traits))
                 shares[key[1]] += pod.shares
-        return {
-            card: PricedCard(
-                round(sum(want.mean for want in there), 1), card_prices(there), shares[card]
+        return tuple(
+            PricedCard(
+                card, one_number(round(sum(want.mean for want in there), 1)), card_prices(there),
+                shares[card],
             )
             for card, there in wants.items()
-        }
+        )  # fmt: skip
 
     def _wants(self, on: _Pods) -> tuple[ClassWant, ...]:
         traits = (pod.traits for pod in on.values() if not pod.best_effort)

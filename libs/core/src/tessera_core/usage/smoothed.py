@@ -36,8 +36,6 @@ class SmoothContainer(Struct, frozen=True, kw_only=True, gc=False):
 
     key: Key
     """What grants are looked up by."""
-    namespace: str
-    pod: str
     cores_percent: float
     """GPU time, percent of the card."""
     cores_peak_percent: float

@@ -60,11 +60,16 @@ class Smoother:
         """Every node that published something and is not forgotten."""
         return tuple(self._blocks)
 
-    def forget(self, now: float) -> None:
-        """Drop what has been silent for long."""
-        for name, blocks in list(self._blocks.items()):
-            for vendor, block in list(blocks.items()):
-                if now - block.received_at > self.constants.keep_s:
-                    del blocks[vendor]
-            if not blocks:
-                del self._blocks[name]
+    def forget(self, now: float) -> list[tuple[str, str]]:
+        """Drop what has been silent for long: nodes, and the vendors of their agents."""
+        gone = [
+            (name, vendor)
+            for name, blocks in self._blocks.items()
+            for vendor, block in blocks.items()
+            if now - block.received_at > self.constants.keep_s
+        ]
+        for name, vendor in gone:
+            del self._blocks[name][vendor]
+        for name in [name for name, blocks in self._blocks.items() if not blocks]:
+            del self._blocks[name]
+        return gone

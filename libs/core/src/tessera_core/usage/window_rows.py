@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Hashable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from tessera_core.usage.smoothed import SmoothingConstants
-
-K = TypeVar("K", bound=Hashable)
 
 
 class MeasuredSpan(NamedTuple):
@@ -72,24 +70,28 @@ def span_factors(span: MeasuredSpan, pace: SmoothingConstants) -> SpanFactors:
     )
 
 
-class WindowRows(Generic[K]):
-    """Rows by key."""
+class WindowRows:
+    """Rows by key. A key is one text or several; the texts of all keys are in one tuple, since keys
+    of their own would take as much memory as the numbers."""
 
-    __slots__ = ("_absent", "cells", "keys", "width")
+    __slots__ = ("_absent", "_texts_each", "cells", "texts", "width")
 
-    def __init__(self, width: int) -> None:
-        """Each row has `width` numbers, the last of which is when it was measured last."""
-        self.keys: tuple[K, ...] = ()
-        """Of the rows that the last measurement had, in its order."""
+    def __init__(self, width: int, texts: int) -> None:
+        """Each row has `width` numbers, the last of which is when it was measured last, and so many
+        `texts` as its key."""
+        self.texts: tuple[str, ...] = ()
+        """The keys of the rows that the last measurement had, in its order."""
         self.cells = array("d")
         """These rows, one after another; behind them those of keys that are absent."""
         self.width = width
-        self._absent: tuple[K, ...] = ()
+        self._texts_each = texts
+        self._absent: tuple[str, ...] = ()
 
     def arrange(
-        self, keys: tuple[K, ...], before: float, paces: Sequence[float], keep_s: float
+        self, texts: tuple[str, ...], before: float, paces: Sequence[float], keep_s: float
     ) -> None:
-        """Rows for these keys, each of which is there once. Rows of others stay for `keep_s`.
+        """Rows for the keys of these texts, each of which is there once. Rows of others stay for
+        `keep_s`.
 
         `before` is when the last measurement was. The first numbers of a row are sums that fade
         with `paces`; a row that comes back has faded until then.
@@ -98,11 +100,11 @@ class WindowRows(Generic[K]):
         parts = (cells[at : at + width] for at in range(0, len(cells), width))
         rows = {
             key: row
-            for key, row in zip((*self.keys, *self._absent), parts, strict=True)
+            for key, row in zip(self._keys((*self.texts, *self._absent)), parts, strict=True)
             if before - row[-1] <= keep_s
         }
         made = array("d")
-        for key in keys:
+        for key in self._keys(texts):
             row = rows.pop(key, None)
             if row is None:
                 made.extend([0.0] * width)
@@ -113,4 +115,8 @@ class WindowRows(Generic[K]):
             made.extend(row)
         for row in rows.values():
             made.extend(row)
-        self.keys, self.cells, self._absent = keys, made, tuple(rows)
+        self.texts, self.cells = texts, made
+        self._absent = tuple(text for key in rows for text in key)
+
+    def _keys(self, texts: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
+        return zip(*[iter(texts)] * self._texts_each, strict=True)

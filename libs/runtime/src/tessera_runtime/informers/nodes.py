@@ -6,6 +6,8 @@ their memory and cores, and as no part of a model.
 
 from __future__ import annotations
 
+from sys import intern
+
 from msgspec import Struct
 
 from tessera_core.inventory.merge import cards_of
@@ -53,7 +55,8 @@ class LedgerNodes:
 
     def summary(self, node: Node) -> NodeCardsSummary:
         """The summary of a node."""
-        return NodeCardsSummary(node.name, cards_of(self._registry, node, {})[0], voices_of(node))
+        cards, _ = cards_of(self._registry, node, {})
+        return NodeCardsSummary(intern(node.name), cards, voices_of(node))
 
     def on_list(self, items: list[NodeCardsSummary], started: float, now: float) -> None:
         """See `Handler.on_list`."""

@@ -16,7 +16,7 @@ signature once per text, and closes the nodes of pods that it cannot read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from sys import intern
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -30,12 +30,14 @@ from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.recovery.adopt import adopt
 from tessera_core.registry.registry import DialectRegistry
+from tessera_core.shared_values import one_number
 from tessera_core.slices import Slices, for_each
 from tessera_core.trust.grants import Verifier
 from tessera_runtime.informers.grant_keys import GrantKeys
 from tessera_runtime.kube import paths, timestamps
 from tessera_runtime.kube.reflector import ListWatch, WatchEventType
 from tessera_schema.grants import Grant
+from tessera_schema.injections import Injection
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
 from tessera_schema.requests import PodRequest
@@ -45,6 +47,8 @@ T = TypeVar("T")
 BOUND: Final = f"{paths.LIVING},spec.nodeName!="
 """Field selector of those that have a node."""
 _decode: Final = decoder(Pod)
+_NOTHING_GIVEN: Final[Mapping[str, Injection]] = {}
+"""One for all grants, and not changed."""
 
 
 class DecodedPod:
@@ -135,19 +139,21 @@ class PodSummaryReader(Generic[T]):
 
 def without_injections(grant: Grant | None) -> Grant | None:
     """A grant as services keep it: without what was injected, which is the larger part of it, and
-    with each name once that pods and other objects have too."""
+    with each text once that other objects have too, and numbers that are equal."""
     if grant is None:
         return None
     shares = tuple(
         replace(
             share, container=intern(share.container), vendor=intern(share.vendor),
             dialect=intern(share.dialect), card=intern(share.card),
+            memory_bytes=one_number(share.memory_bytes),
+            cores_percent=one_number(share.cores_percent),
         )
         for share in grant.shares
     )  # fmt: skip
     return replace(
-        grant, given={}, shares=shares, node=intern(grant.node), namespace=intern(grant.namespace),
-        uid=intern(grant.uid), name=intern(grant.name),
+        grant, given=_NOTHING_GIVEN, shares=shares, node=intern(grant.node),
+        namespace=intern(grant.namespace), uid=intern(grant.uid),
     )  # fmt: skip
 
 

@@ -4,18 +4,20 @@ plans read."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
+from tessera_core.kube.pod_requests import Amounts
 from tessera_core.kube.quantity import BadQuantity
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.rebalance.cluster_view import ClusterView, WaitingPod
-from tessera_core.rebalance.movable_pods import RunningPod
 from tessera_core.rebalance.plan_budget import Former, spent
 from tessera_core.rebalance.proposals import ProposalRules
 from tessera_core.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plans.cluster_objects import ClusterObjects
+from tessera_rebalancer.plans.pod_summary import PlanPodSummary
+from tessera_rebalancer.plans.pods import RunningPods
 from tessera_rebalancer.plans.quotas import PlanQuotas
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime import logs
@@ -24,7 +26,7 @@ from tessera_runtime.informers.disruption_budgets import DisruptionBudgets
 from tessera_runtime.informers.installed_kinds import watch_when_installed
 from tessera_runtime.kube.reflector import Handler, ListWatch, Reflector
 from tessera_runtime.service import ServiceEnvironment
-from tessera_schema.kube import Pod
+from tessera_schema.kube import PodSpec
 from tessera_schema.messages.hints import CardHint, NodeHints
 
 T = TypeVar("T")
@@ -76,21 +78,17 @@ class ClusterWatch:
 
     def cluster_view(
         self, rules: ProposalRules, plans: list[Former], hints: Mapping[str, NodeHints],
-        measured: Sequence[SmoothContainer] = (),
+        measured: Iterable[SmoothContainer] = (),
     ) -> Slices[ClusterView]:  # fmt: skip
         """The cluster as it is now, a node or a pod in each slice. A pod that comes or goes
-        meanwhile is counted or not."""
+        meanwhile, or while the view is read, is counted or not."""
         now = self._clock.time()
         nodes = tuple(self.nodes.known.values())
         kubefit = yield from KubeSchedulerFilters.in_slices(nodes, self._registry.resources)
-        running, on = dict[str, RunningPod](), dict[str, list[RunningPod]]()
+        requests = _PodRequests(kubefit)
         for node in list(self.pods.groups()):
             for item in list(self.pods.group(node)) if node else ():
-                _count(kubefit, item.pod, node)
-                one = self.pods.running(item)
-                if one is not None:
-                    running[item.uid] = one
-                    on.setdefault(node, []).append(one)
+                kubefit.count(requests.of(item), node, 1)
                 yield
         waiting = dict[str, WaitingPod]()
         for item in list(self.pods.group("")):
@@ -109,8 +107,8 @@ class ClusterWatch:
             nodes=self.nodes.known,
             bound=self.pods.on_node,
             managed_resources=self._registry.resources,
-            running=running,
-            on=on,
+            running=RunningPods(self.pods),
+            on=self.pods.running_on,
             waiting=waiting,
             disruptions=self.disruptions.all,
             hints=by_card,
@@ -123,8 +121,25 @@ class ClusterWatch:
         return Reflector(self._kube, watched, handler, settings=self._settings.kube)
 
 
-def _count(kubefit: KubeSchedulerFilters, pod: Pod, node: str) -> None:
-    try:
-        kubefit.take(pod, node)
-    except BadQuantity as e:
-        _log.warning("pod counted as asking nothing of its node", pod=pod.name, why=str(e))
+class _PodRequests:
+    """What pods request of their nodes: worked out once for all that share a spec."""
+
+    def __init__(self, kubefit: KubeSchedulerFilters) -> None:
+        self._kubefit = kubefit
+        self._known: dict[int, tuple[PodSpec, Amounts]] = {}
+        """By the identity of the spec, which is held so that no other gets it."""
+
+    def of(self, item: PlanPodSummary) -> Amounts:
+        """Nothing where it cannot be read."""
+        spec = item.shape.pod.spec
+        if id(spec) not in self._known:
+            self._known[id(spec)] = spec, self._read(item)
+        return self._known[id(spec)][1]
+
+    def _read(self, item: PlanPodSummary) -> Amounts:
+        try:
+            return self._kubefit.requests(item.shape.pod)
+        except BadQuantity as e:
+            name = item.pod.name
+            _log.warning("pod counted as asking nothing of its node", pod=name, why=str(e))
+            return {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sys import intern
+
 from msgspec import Struct
 
 from tessera_core.ledger.ledger import Ledger
@@ -51,7 +53,7 @@ class PlanNodes:
         node = _node(raw)
         meta = node.metadata
         kept = Node(
-            metadata=ObjectMeta(name=meta.name, uid=meta.uid, labels=meta.labels),
+            metadata=ObjectMeta(name=intern(meta.name), uid=meta.uid, labels=meta.labels),
             spec=self._shared.one(node.spec),
             status=self._shared.one(node.status),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final, NoReturn, Protocol
 
 from msgspec.structs import replace
@@ -16,7 +16,6 @@ from tessera_core.rebalance.cluster_view import ClusterView
 from tessera_core.rebalance.plan_budget import spent
 from tessera_core.rebalance.plan_gains import Pause
 from tessera_core.rebalance.relieve_contention import CardOfNode
-from tessera_core.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plan_settings import PlanSettings
 from tessera_rebalancer.plans.cluster_watch import ClusterWatch
@@ -43,8 +42,9 @@ class MeasuredCluster(Protocol):
         """The newest of each node that is measured."""
         ...
 
-    def measured(self) -> Slices[Sequence[SmoothContainer]]:
-        """Containers of which something was measured lately, a node in each slice."""
+    @property
+    def measured(self) -> Iterable[SmoothContainer]:
+        """Containers of which something was measured lately, at each time that they are read."""
         ...
 
 
@@ -112,7 +112,7 @@ class RebalancePlanner:
         cards = hints.cards if hints is not None else ()
         return next((c.contended_percent for c in cards if c.card == step.card), None)
 
-    async def _cluster_view(self, measured: Sequence[SmoothContainer] = ()) -> ClusterView:
+    async def _cluster_view(self, measured: Iterable[SmoothContainer] = ()) -> ClusterView:
         """Only proposals go by what was `measured`."""
         rules, formers = self._settings.rules, self._plans.formers
         view = self._watch.cluster_view(rules, formers, self._usage.hints, measured)
@@ -159,8 +159,9 @@ class RebalancePlanner:
         await self._pause(plan_gains.pause(self._plans.formers, self._settings.gain, now))
         if self.paused is not None:
             return
-        measured = await in_slices(self._usage.measured())
-        if not (self._watch.pods.any_waits() or self._usage.hints or measured):
+        measured = self._usage.measured
+        any_measured = any(True for _ in measured)
+        if not (self._watch.pods.any_waits() or self._usage.hints or any_measured):
             self.why_not = {}
             return  # no pod waits, and nothing is measured
         view = await self._cluster_view(measured)

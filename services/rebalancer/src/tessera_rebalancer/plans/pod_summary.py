@@ -68,40 +68,62 @@ class _Ties(Struct, frozen=True):
     status: _Status = _Status()
 
 
-class PlanPodSummary(Struct, frozen=True, kw_only=True, gc=False):
-    """One pod. `tied` says what binds it to its node, empty where nothing does; `local` = it has an
-    emptyDir."""
+class PodShape(Struct, frozen=True, kw_only=True):
+    """What the pods of a controller have in common. `tied` says what binds such a pod to its node,
+    empty where nothing does; `local` = it has an emptyDir."""
 
     pod: Pod
-    """As written while it waits; else what plans read of it, with parts that equal pods share and
-    without its node."""
-    node: str = ""
-    """Empty while it waits."""
+    """Of one that waits as written; else what plans read, without its name, uid and node."""
     request: PodRequest | None = None
-    grant: Grant | None = None
+    """Of one that runs without its name and uid."""
     init_over: bool = False
-    since: float = 0
-    """Unix time: when its node took it, or, of one that waits, when it was created."""
     owner: str = ""
     owner_kind: str = ""
     local: bool = False
     grace_s: float = 30
     tied: str = ""
 
-    @property
-    def uid(self) -> str:
-        """The pod's uid."""
-        return self.pod.metadata.uid
+
+class PlanPodSummary(Struct, frozen=True, kw_only=True, gc=False):
+    """One pod: its shape, which equal pods share, and what is its own. There are 100,000 of these:
+    what can be made of them is made when it is read."""
+
+    uid: str
+    name: str
+    shape: PodShape
+    node: str = ""
+    """Empty while it waits."""
+    grant: Grant | None = None
+    since: float = 0
+    """Unix time: when its node took it, or, of one that waits, when it was created."""
 
     @property
     def ended(self) -> bool:
         """Whether it holds nothing any more."""
-        return self.pod.terminal
+        return self.shape.pod.terminal
+
+    @property
+    def init_over(self) -> bool:
+        """Whether its init containers have ended."""
+        return self.shape.init_over
+
+    @property
+    def pod(self) -> Pod:
+        """The pod, without its node."""
+        pod = self.shape.pod
+        return replace(pod, metadata=replace(pod.metadata, name=self.name, uid=self.uid))
 
     @property
     def bound_pod(self) -> Pod:
         """The pod with its node."""
-        return replace(self.pod, spec=replace(self.pod.spec, node_name=self.node))
+        pod = self.pod
+        return replace(pod, spec=replace(pod.spec, node_name=self.node))
+
+    @property
+    def request(self) -> PodRequest | None:
+        """What it requests; None where it requests no cards."""
+        request = self.shape.request
+        return None if request is None else replace(request, name=self.name, uid=self.uid)
 
 
 def summary(
@@ -110,26 +132,30 @@ def summary(
     """What plans need of a pod; `grant` is without injections, `profiles` are the names of
     Tessera's schedulers, `shared` has what pods have in common."""
     pod, request = decoded.pod, decoded.request
+    uid, name = (grant.uid, grant.name) if grant else (pod.metadata.uid, pod.metadata.name)
     if request is None:
-        return PlanPodSummary(pod=_lean(pod, shared), node=intern(decoded.node))
+        shape = shared.one(PodShape(pod=_lean(pod, shared)))
+        return PlanPodSummary(uid=uid, name=name, shape=shape, node=intern(decoded.node))
     ties, unread = _ties_of(decoded.raw)
     if not decoded.node:
         tried = _was_tried(pod, ties.status, profiles)
-        return PlanPodSummary(pod=pod, request=request if tried else None, since=decoded.created)
+        shape = PodShape(pod=pod, request=request if tried else None)
+        return PlanPodSummary(uid=uid, name=name, shape=shape, since=decoded.created)
     owner = controller_of(ties.metadata.owner_references) or OwnerRef()
-    return PlanPodSummary(
+    shape = PodShape(
         pod=_running(pod, shared),
-        node=intern(decoded.node),
-        request=_request(request, pod, shared),
-        grant=grant,
+        request=replace(request, name="", uid="", containers=shared.one(request.containers)),
         init_over=decoded.init_over,
-        since=decoded.started or decoded.created,
-        owner=intern(owner.uid),
+        owner=owner.uid,
         owner_kind=intern(owner.kind),
         tied=unread or _tied(pod, ties.spec),
         local=any(v.empty_dir is not None for v in ties.spec.volumes),
         grace_s=_grace_s(ties.spec),
     )
+    return PlanPodSummary(
+        uid=uid, name=name, shape=shared.one(shape), node=intern(decoded.node), grant=grant,
+        since=decoded.started or decoded.created,
+    )  # fmt: skip
 
 
 def _was_tried(pod: Pod, status: _Status, profiles: frozenset[str]) -> bool:
@@ -149,14 +175,13 @@ def _ties_of(raw: bytes) -> tuple[_Ties, str]:
 
 
 def _running(pod: Pod, shared: SharedValues) -> Pod:
-    """What plans read of a pod that holds cards."""
+    """What plans read of a pod that holds cards, and others like it."""
     meta, spec = pod.metadata, pod.spec
     notes = {key: text for key, text in meta.annotations.items() if key in _KEYS_READ}
     return Pod(
         metadata=ObjectMeta(
-            name=intern(meta.name), namespace=intern(meta.namespace), uid=intern(meta.uid),
-            deletion_timestamp=meta.deletion_timestamp, labels=shared.one(meta.labels),
-            annotations=shared.one(notes),
+            namespace=intern(meta.namespace), deletion_timestamp=meta.deletion_timestamp,
+            labels=shared.one(meta.labels), annotations=shared.one(notes),
         ),
         spec=shared.one(
             replace(
@@ -169,10 +194,10 @@ def _running(pod: Pod, shared: SharedValues) -> Pod:
 
 
 def _lean(pod: Pod, shared: SharedValues) -> Pod:
-    """What is counted of a pod that holds no cards."""
-    meta, spec = pod.metadata, pod.spec
+    """What is counted of a pod that holds no cards, and of others like it."""
+    spec = pod.spec
     return Pod(
-        metadata=ObjectMeta(name=meta.name, namespace=intern(meta.namespace), uid=meta.uid),
+        metadata=ObjectMeta(namespace=intern(pod.metadata.namespace)),
         spec=shared.one(
             replace(
                 spec, node_name="", containers=_amounts(spec.containers), volumes=(),
@@ -181,14 +206,6 @@ def _lean(pod: Pod, shared: SharedValues) -> Pod:
             )
         ),
         status=shared.one(PodStatus(phase=pod.status.phase)),
-    )  # fmt: skip
-
-
-def _request(request: PodRequest, pod: Pod, shared: SharedValues) -> PodRequest:
-    meta = pod.metadata
-    return replace(
-        request, namespace=intern(request.namespace), name=intern(meta.name), uid=intern(meta.uid),
-        containers=shared.one(request.containers),
     )  # fmt: skip
 
 
