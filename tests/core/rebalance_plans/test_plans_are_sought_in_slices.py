@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -137,11 +137,22 @@ class CountedMeasurements(list[SmoothContainer]):
             yield each
 
 
+def counted_calls(plain: Callable[[str], T], what: str, counts: Counter[str]) -> Callable[[str], T]:
+    """The function, which counts its calls."""
+
+    def call(name: str) -> T:
+        counts[what] += 1
+        return plain(name)
+
+    return call
+
+
 def counted(view: ClusterView, counts: Counter[str]) -> ClusterView:
     return replace(
         view, kubefit=CountedFilters(view.kubefit, counts),
         hints=Counted(view.hints, "hints", counts), running=Counted(view.running, "pods", counts),
-        on=Counted(view.on, "nodes", counts), waiting=Counted(view.waiting, "waiting", counts),
+        on=counted_calls(view.on, "nodes", counts),
+        waiting=Counted(view.waiting, "waiting", counts),
         measured=CountedMeasurements(list(view.measured), counts),
     )  # fmt: skip
 

@@ -145,8 +145,12 @@ def _rooms(situation: ClusterView, waits: WaitingPod, able: Movable) -> Slices[l
     trial = able.fleet.snapshot()
     rooms = []
     for node in nodes[:NODES]:
-        there = (situation.running.get(uid) for uid in able.on[node])
-        lesser = [one for one in there if one is not None and one.priority <= waits.priority]
+        lesser = []
+        for uid in able.on[node]:
+            one = situation.running.get(uid)
+            if one is not None and one.priority <= waits.priority:
+                lesser.append(one)
+            yield
         movers = yield from _cheapest(situation, trial, node, wanted, lesser)
         if movers:
             rooms.append(FreedRoom(node=node, movers=movers, cost=situation.cost(movers)))

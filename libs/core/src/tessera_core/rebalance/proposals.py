@@ -95,7 +95,9 @@ def proposing(
         return ProposalRound(specs={}, why_not={"": why}, passed=before)
     why_not: dict[str, str] = {}
     able, urgent = (yield from movable(situation)), (yield from _urgent(situation, rules))
-    for about, search in _searches(situation, rules, able, urgent):
+    resizes = rules.kinds.resize and any(True for _ in situation.measured)
+    yield
+    for about, search in _searches(situation, rules, able, urgent, resizes=resizes):
         found = _unless_known((yield from search), known)
         yield
         if not isinstance(found, str):
@@ -144,10 +146,10 @@ def _unless_known(found: PlanSpec | str, known: Container[str]) -> PlanSpec | st
 
 
 def _searches(
-    situation: ClusterView, rules: ProposalRules, able: Movable, urgent: list[WaitingPod]
-) -> Iterator[tuple[str, Slices[PlanSpec | str]]]:
+    situation: ClusterView, rules: ProposalRules, able: Movable, urgent: list[WaitingPod], *,
+    resizes: bool,
+) -> Iterator[tuple[str, Slices[PlanSpec | str]]]:  # fmt: skip
     """What each search is about, and the search."""
-    resizes = rules.kinds.resize and any(True for _ in situation.measured)
     for waits in urgent:
         if resizes:
             yield waits.pod.name, resize_proposals.give_back(situation, rules.resizes, waits)

@@ -17,7 +17,7 @@ from tessera_core.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plans.cluster_objects import ClusterObjects
 from tessera_rebalancer.plans.pod_summary import PlanPodSummary
-from tessera_rebalancer.plans.pods import RunningPods
+from tessera_rebalancer.plans.pods import RunningPlanPods
 from tessera_rebalancer.plans.quotas import PlanQuotas
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime import logs
@@ -107,7 +107,7 @@ class ClusterWatch:
             nodes=self.nodes.known,
             bound=self.pods.on_node,
             managed_resources=self._registry.resources,
-            running=RunningPods(self.pods),
+            running=RunningPlanPods(self.pods),
             on=self.pods.running_on,
             waiting=waiting,
             disruptions=self.disruptions.all,

@@ -64,7 +64,7 @@ class PlanPods(LedgerPods[PlanPodSummary]):
         return WaitingPod(pod=pod, request=request, since=item.since)
 
 
-class RunningPods(Mapping[str, RunningPod]):
+class RunningPlanPods(Mapping[str, RunningPod]):
     """The pods that hold cards, by uid. Each is made when it is read: a round of plans reads one
     after the other, and all of them would take as much memory again as what is held of pods."""
 
