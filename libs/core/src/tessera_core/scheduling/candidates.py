@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.scheduling.filter_bodies import NodeNames
-from tessera_core.scheduling.name_digest import NameDigest, digest_of, text_digest
+from tessera_core.scheduling.name_digest import NameDigest, digest_of, has_digest
 from tessera_schema.endpoints.extender import decode_name_set, decode_names
 
 _KEPT: Final = 64
@@ -34,7 +34,7 @@ class CandidateNodes(Struct, frozen=True):
     known: frozenset[str]
     """The names again."""
     digest: NameDigest | None
-    """Of the names, where they are many and alike."""
+    """Of the names, where they are many."""
     at: Ints
     """Each name's row, -1 where the fleet does not know it."""
     rows: Bools
@@ -100,5 +100,5 @@ def _same_names(last: CandidateNodes, raw: msgspec.Raw) -> bool:
     if data == last.data:
         return True
     if last.digest is not None and len(data) == len(last.data):
-        return text_digest(data) == last.digest
+        return has_digest(data, last.digest)
     return last.known == decode_name_set(raw)
