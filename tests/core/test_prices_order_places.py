@@ -35,6 +35,8 @@ from tessera_testing.builders import a_card
 from tests.core.test_pressure_orders_places import NAMES, a_cluster, a_pod, put
 from tests.core.test_screen_and_fit_agree import FREE, a_fleet, nodes, requests
 
+LITTLE = 1
+"""What those on a card are expected to want where GPU time is plenty."""
 CHEAP = (0, 0, 0, 2, 20)
 DEAR = (12, 25, 50, 75, 100)
 
@@ -50,18 +52,21 @@ def priced(
     node: str,
     *prices: tuple[int, ...],
     sharers: int = 9,
+    expected: float = 100,
     wants: Mapping[str, float] = MappingProxyType({}),
 ) -> None:
-    """Prices of the node's first cards, and what pods of namespaces want that ask for no cores."""
+    """Prices of the node's first cards, what those on each are expected to want together, and what
+    pods of namespaces want that ask for no cores."""
     cards = tuple(
-        CardHint(card=f"{node}-{i}", prices=each, holders=sharers) for i, each in enumerate(prices)
+        CardHint(card=f"{node}-{i}", prices=each, holders=sharers, expected_percent=expected)
+        for i, each in enumerate(prices)
     )
     said = tuple(ClassWant(namespace=name, wanted_percent=w) for name, w in wants.items())
     pressure.set_pressure(placer.fleet, NodeHints(node=node, at=0, cards=cards, wants=said))
 
 
 def hold(placer: Placer, node: str, card: int = 0, cores: float = 10) -> None:
-    held = Charge(memory_bytes=1024 * MIB, cores_milli=milli(cores), slots=1)
+    held = Charge(memory_bytes=4096 * MIB, cores_milli=milli(cores), slots=1)
     placer.fleet.charge(node, f"{node}-{card}", held)
 
 
@@ -97,9 +102,6 @@ def test_a_pod_of_a_class_that_wants_little_costs_little() -> None:
 
 def test_pods_that_no_hint_counts_yet_are_taken_to_be_alike() -> None:
     placer = a_cluster(packer=packing(), used={"n2": 10})
-    placer.fleet.put("dear", [a_card("dear-0")])
-    hold(placer, "dear")
-    priced(placer, "dear", DEAR)  # so that GPU time is not plenty
     priced(placer, "n2", (0, 0, 2, 40, 80), sharers=1)
     assert put(placer, a_pod())[0] == "n2"
     hold(placer, "n2")
@@ -109,7 +111,7 @@ def test_pods_that_no_hint_counts_yet_are_taken_to_be_alike() -> None:
 
 
 def test_a_pod_that_takes_whole_cards_has_no_price() -> None:
-    placer = a_cluster(packer=packing())
+    placer = a_cluster(packer=packing(), used={"n0": 40})
     priced(placer, "n0", DEAR)
     whole = a_pod(cores=100)
     wanted = placer.with_pressure(whole, units(whole))
@@ -142,7 +144,10 @@ def test_so_does_a_dialect_that_spreads(order: NodeOrder) -> None:
 
 def hot(placer: Placer, node: str) -> None:
     """The node's first card is in use all the time, and cheap."""
-    hint = CardHint(card=f"{node}-0", busy_percent=100, confidence=1, prices=CHEAP, holders=9)
+    hint = CardHint(
+        card=f"{node}-0", busy_percent=100, confidence=1, prices=CHEAP, holders=9,
+        expected_percent=LITTLE,
+    )  # fmt: skip
     pressure.set_pressure(placer.fleet, NodeHints(node=node, at=0, cards=(hint,)))
 
 
@@ -169,23 +174,52 @@ def test_where_it_is_plenty_nobody_is_taken_to_want_less_than_half_a_card() -> N
     lead = units(a_pod())[0].lead
     hold(placer, "n0")
     priced(placer, "n0", CHEAP, wants={"little": 5, "much": 80})
-    assert price.wanted_percent(placer.fleet, "little", lead) == price.MEAN_PERCENT
-    assert price.wanted_percent(placer.fleet, "much", lead) == 80
-    priced(placer, "n0", DEAR)
-    assert price.wanted_percent(placer.fleet, "little", lead) == 5
+    assert price.wanted_percent(placer.fleet, "little", lead, plenty=True) == price.MEAN_PERCENT
+    assert price.wanted_percent(placer.fleet, "much", lead, plenty=True) == 80
+    assert price.wanted_percent(placer.fleet, "little", lead, plenty=False) == 5
 
 
 @pytest.mark.parametrize("packer", [Packer, packing])
 def test_and_prices_decide_between_cards_under_equal_pressure(packer: type[Packer]) -> None:
     placer = a_cluster(packer=packer(), used={"n0": 10, "n1": 10, "n2": 10})
     for n, prices in (("n0", DEAR), ("n1", CHEAP), ("n2", DEAR)):
-        priced(placer, n, prices)
+        priced(placer, n, prices, expected=LITTLE)
     for busy in (f"busy{number}" for number in range(9)):
         placer.fleet.put(busy, [a_card(f"{busy}-0")])
         hold(placer, busy)
         hot(placer, busy)
     assert price.is_plenty(placer.fleet)
     assert put(placer, a_pod())[0] == "n1"
+
+
+def test_it_is_plenty_by_what_pods_want_for_their_memory_however_many_they_are() -> None:
+    placer = a_cluster()
+    quarter = Charge(memory_bytes=a_card("").memory_bytes // 4, cores_milli=0, slots=1)
+    for each in NAMES:
+        placer.fleet.charge(each, f"{each}-0", quarter)
+        priced(placer, each, CHEAP, expected=10)
+        assert price.demand_density(placer.fleet) == pytest.approx(0.4)
+        assert price.is_plenty(placer.fleet)
+    for each in NAMES:
+        priced(placer, each, CHEAP, expected=30)
+    assert price.demand_density(placer.fleet) == pytest.approx(1.2)
+    assert not price.is_plenty(placer.fleet)
+
+
+def test_no_number_is_too_large() -> None:
+    placer = a_cluster(used={"n0": 10})
+    priced(placer, "n0", CHEAP, expected=1e300)
+    assert not price.is_plenty(placer.fleet)
+
+
+def test_cards_without_prices_do_not_count_for_it() -> None:
+    placer = a_cluster(used={"n0": 10, "n1": 10})
+    assert price.demand_density(placer.fleet) == 0
+    priced(placer, "n0", CHEAP, expected=10)
+    one = price.demand_density(placer.fleet)
+    assert one > 0
+    priced(placer, "n1", CHEAP, expected=10)
+    assert price.demand_density(placer.fleet) == pytest.approx(one)
 
 
 @pytest.mark.parametrize("prices", [(), (100,), DEAR[:4]])
@@ -301,7 +335,7 @@ def test_where_gpu_time_is_plenty_parts_keep_away_from_cards_that_nobody_holds()
     placer = a_cluster(packer=packing(), cards=2)
     fleet = placer.fleet
     for n in NAMES:
-        priced(placer, n, (0, 0, 0, 0, 20), (0, 0, 0, 0, 20))
+        priced(placer, n, (0, 0, 0, 0, 20), (0, 0, 0, 0, 20), expected=LITTLE)
     hold(placer, "n1", 1)
     lead = placer.with_pressure(a_pod(), units(a_pod()))[0].lead
     assert lead.policy.pressure is PressurePolicy.FIRST_PRICED
@@ -347,7 +381,7 @@ def test_without_requests_for_whole_cards_parts_begin_cards_that_nobody_holds(
 ) -> None:
     placer = a_cluster(packer=packing(), cards=2)
     for n in NAMES:
-        priced(placer, n, (0, 0, 0, 0, 20), (0, 0, 0, 0, 20))
+        priced(placer, n, (0, 0, 0, 0, 20), (0, 0, 0, 0, 20), expected=LITTLE)
     hold(placer, "n1", 1)
     assert price.is_plenty(placer.fleet)
     assert learned(placer, *asked).whole == whole

@@ -31,6 +31,8 @@ class CardPrice(NamedTuple):
     """See `CardHint.prices`."""
     sharers: int
     """How many are counted in them."""
+    expected_percent: int = 0
+    """See `CardHint.expected_percent`."""
 
 
 NO_PRICE: Final = CardPrice((0,) * len(PRICED_PERCENTS), UNPRICED)
@@ -46,9 +48,9 @@ class CardColumns:
     """Columns over cards."""
 
     __slots__ = (
-        "blocked", "cores_total", "cores_used", "exclusive", "lends", "lent_memory", "lent_slots",
-        "memory_physical", "memory_total", "memory_used", "mode", "model", "numa", "pressure",
-        "priced", "prices", "sharers", "slots", "unused", "vendor",
+        "blocked", "cores_total", "cores_used", "exclusive", "expected", "lends", "lent_memory",
+        "lent_slots", "memory_physical", "memory_total", "memory_used", "mode", "model", "numa",
+        "pressure", "priced", "prices", "sharers", "slots", "unused", "vendor",
     )  # fmt: skip
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -92,6 +94,13 @@ class CardColumns:
         """Last axis: see `CardHint.prices`; 0 where none is known."""
         self.priced: Ints = ints() + UNPRICED
         """Sharers that are counted in the card's prices; `UNPRICED` where it has none."""
+        self.expected = ints()
+        """GPU time that these are expected to want together, percent of the card."""
+
+    def set_price(self, place: tuple[int, int], price: CardPrice) -> None:
+        """Set what hints say of the price of the card in this row and column."""
+        self.prices[place], self.priced[place] = price.prices, price.sharers
+        self.expected[place] = price.expected_percent
 
     def at(self, row: int, columns: slice | Ints = slice(None)) -> CardColumns:
         """One node's columns; those of what is used are copies, the others may be shared."""

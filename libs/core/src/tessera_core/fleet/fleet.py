@@ -179,9 +179,8 @@ class Fleet:
         row = self.rows.get(node)
         if row is not None:
             self._own_hints()
-            c = self.cards
             for i, card in enumerate(self.facts[row]):
-                c.prices[row, i], c.priced[row, i] = prices.get(card.id, NO_PRICE)
+                self.cards.set_price((row, i), prices.get(card.id, NO_PRICE))
 
     def set_silent(self, silent: Mapping[str, frozenset[str]]) -> None:
         """Set the vendors whose agent is silent, for each of these nodes. It lasts until it is set
@@ -339,7 +338,7 @@ class Fleet:
         """Before what hints say changes: leave to snapshots what they share."""
         if self._hints_shared:
             self._hints_shared = False
-            self.cards = self.cards.copy("pressure", "priced", "prices")
+            self.cards = self.cards.copy("expected", "pressure", "priced", "prices")
 
     def _new_layout(self) -> None:
         self._rank = None
@@ -356,7 +355,7 @@ class Fleet:
         c.cores_total[at] = cores.milli(card.cores_percent)
         c.slots[at] = card.slots
         c.pressure[at] = self.pressed.get(self.names[row], {}).get(card.id, 0)
-        c.prices[at], c.priced[at] = self.priced.get(self.names[row], {}).get(card.id, NO_PRICE)
+        c.set_price(at, self.priced.get(self.names[row], {}).get(card.id, NO_PRICE))
         c.blocked[at] = self._closed(self.names[row], card)
 
     def _place(self, row: int) -> None:

@@ -154,7 +154,9 @@ def _responding(
     lead = joint(unit)
     policy = replace(unit.lead.policy, pressure=to)
     if to in PRICED:
-        policy = replace(policy, wanted_percent=price.wanted_percent(fleet, namespace, lead))
+        plenty = to is PressurePolicy.FIRST_PRICED
+        wanted = price.wanted_percent(fleet, namespace, lead, plenty=plenty)
+        policy = replace(policy, wanted_percent=wanted)
     if to is PressurePolicy.FIRST_PRICED and packer is not None and policy.node is NodeOrder.PACK:
         policy = replace(policy, spares_idle_cards=packer.state.forecast.whole)
     return PlacementUnit(

@@ -36,15 +36,17 @@ WHOLE: Final = 100
 COARSE: Final = 20
 """Hundredths of a card: one step of price where the order has no losses that it could be added to,
 and comes after it."""
-PLENTY: Final = 20.0
-"""Hundredths of a card: mean price for a pod that wants half a card, over all priced cards, from
-which GPU time is not plenty any more. A simulated cluster of pods that use a tenth of a card came
-to 17 in the median, one of pods that use more than they ask for to 36 (docs/measurements.md).
+PLENTY: Final = 1.0
+"""Demand density from which GPU time is not plenty any more: below it a cluster that is full has
+memory granted to everybody and GPU time left. In simulated clusters it is 0.3 to 1.0 where pods use
+a tenth of a card, and 1.1 to 1.7 where they use more than they ask for (docs/measurements.md).
 
 Where it is plenty, what packing loses is more than what pods that want little can lose, so prices
 alone would put them on cards that are full: pressure comes first, and nobody is taken to want less
 than `MEAN_PERCENT`. Most pods want less, but most GPU time is wanted by a few, and nobody knows
 whether the next pod is one of them."""
+MOST: Final = 100_000.0
+"""Percent of a card: nobody is believed to want more of one, whatever a message says."""
 MOST_UNCOUNTED: Final = 3
 """Shares that are not counted in a card's price and still count: with more it is dear enough."""
 MOST_CLASSES: Final = 16_384
@@ -54,34 +56,45 @@ _STEPS: Final = np.float32(WEIGHT / STEP / 100)
 """Of `pack`, to a hundredth of a card."""
 _HAIR: Final = np.float32(1e-4)
 """Of a step: so that rounding errors do not part what is equal."""
-_HALF: Final = PRICED_PERCENTS.index(50)
 _POINTS: Final = (0, *PRICED_PERCENTS)
 
 
-def wanted_percent(fleet: Fleet, namespace: str, request: Request) -> float:
+def wanted_percent(fleet: Fleet, namespace: str, request: Request, *, plenty: bool) -> float:
     """`Policy.wanted_percent`: as hints say of pods of the namespace that ask for as much; of the
     first such pod, what it asks for. Where GPU time is plenty, `MEAN_PERCENT` at least."""
     if request.exclusive or request.cores_percent >= WHOLE or request.memory_percent >= WHOLE:
         return 0.0
     asked = request.cores_percent or MEAN_PERCENT
-    least = MEAN_PERCENT if is_plenty(fleet) else LEAST_PERCENT
+    least = MEAN_PERCENT if plenty else LEAST_PERCENT
     return max(fleet.wants.get((namespace, request.cores_percent), asked), least)
 
 
 def is_plenty(fleet: Fleet) -> bool:
-    """Whether cards cost little, so that GPU time is plenty."""
+    """Whether pods want so little for the room that they take that memory runs out before GPU time
+    does."""
+    return demand_density(fleet) < PLENTY
+
+
+def demand_density(fleet: Fleet) -> float:
+    """GPU time that would be wanted of each card if all memory were granted to pods like those that
+    are here: what the holders of cards with prices are expected to want, by what they were granted
+    of these cards' memory. 1 = all of it. It does not depend on how full the cluster is; 0 where
+    nothing is granted."""
     cards = fleet.cards
-    known = cards.priced != UNPRICED
-    half = cards.prices[..., _HALF]  # 0 where none is known
-    return float(half.sum(dtype=np.int64)) < PLENTY * int(np.count_nonzero(known))
+    granted = np.sum(
+        cards.memory_used / np.maximum(cards.memory_total, 1), where=cards.priced != UNPRICED
+    )
+    return float(cards.expected.sum() / WHOLE / granted) if granted else 0.0
 
 
 def set_prices(fleet: Fleet, hints: NodeHints) -> None:
     """From now on the node's cards have these prices; those not named have none."""
     complete = (hint for hint in hints.cards if len(hint.prices) == len(PRICED_PERCENTS))
-    fleet.set_prices(
-        hints.node, {hint.card: CardPrice(hint.prices, hint.holders) for hint in complete}
-    )
+    prices = {
+        hint.card: CardPrice(hint.prices, hint.holders, round(min(hint.expected_percent, MOST)))
+        for hint in complete
+    }
+    fleet.set_prices(hints.node, prices)
     for want in hints.wants:
         name = want.namespace, want.cores_percent
         fleet.wants.pop(name, None)
@@ -110,7 +123,8 @@ def card_prices(cards: CardColumns, request: Request) -> Prices:
 def of_node(fleet: Fleet, row: int, namespace: str, request: Request) -> dict[str, int]:
     """For people: what a pod of the namespace with this request costs on each card of the node that
     has a price, by the card's id, in hundredths of a card; empty where it takes whole cards."""
-    percent, view = wanted_percent(fleet, namespace, request), fleet.view(row, request.vendor)
+    percent = wanted_percent(fleet, namespace, request, plenty=is_plenty(fleet))
+    view = fleet.view(row, request.vendor)
     if not percent or view is None:
         return {}
     policy = replace(request.policy, wanted_percent=percent)
