@@ -8,10 +8,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.reports.agents import MOST_BYTES, AgentReports, ReceivedReport, voices_of
+from tessera_core.reports.agents import MOST_BYTES, AgentReports, voices_of
 from tessera_core.reports.doubts import MOST_WORDS, Doubt
 from tessera_core.trust.grants import new_key
 from tessera_core.trust.messages import MessageSigner, sender_problem
+from tessera_runtime.bus.api import Message
 from tessera_schema import subjects
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
@@ -62,7 +63,7 @@ class Reading:
     def message(
         self, reported: DeviceState | NodeUsage, *, by: MessageSigner | None = ACME,
         subject: str = "", order: tuple[int, int] | None = None,
-    ) -> ReceivedReport:  # fmt: skip
+    ) -> Message:  # fmt: skip
         self.sequence += 1
         data, order = encode(reported), order or (1, self.sequence)
         where = (
@@ -74,7 +75,7 @@ class Reading:
             id=str(self.sequence), source="/tessera/agent/x", type="t", time="", epoch=order[0],
             sequence=order[1], signature="" if by is None else by.sign(order, data),
         )  # fmt: skip
-        return ReceivedReport(subject=subject or where, envelope=envelope, data=data)
+        return Message(subject=subject or where, envelope=envelope, data=data)
 
     def usage(self, *uses: ContainerUse, **more: object) -> NodeUsage | None:
         reported = NodeUsage(node="n0", vendor="acme", at=1e9, interval_s=2, containers=uses)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.reports.agents import AgentReports, ReceivedReport
+from tessera_core.reports.agents import AgentReports
 from tessera_core.trust.messages import MessageSigner
 from tessera_core.usage.smoother import Smoother
 from tessera_quota.usage import LONGEST_S, UsageListener
@@ -108,10 +108,7 @@ def check(smoothing: type[Smoother], reported: Published) -> None:
         messages = _messages(data, sequence)
         usage.receive(messages)
         with suppress(msgspec.DecodeError):
-            message = ReceivedReport(
-                subject=messages.subject, envelope=messages.envelope, data=data
-            )
-            counted = reports.usage(message, GRANTS.get)
+            counted = reports.usage(messages, GRANTS.get)
             if counted is not None:
                 smoother.take(counted, now)
         _sound(smoother, now)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_core.quota.status import Measured
-from tessera_core.reports.agents import AgentReports, ReceivedReport
+from tessera_core.reports.agents import AgentReports
 from tessera_core.reports.usage import GrantOf
 from tessera_runtime.bus.api import Bus, Message
 from tessera_schema import subjects
@@ -105,11 +105,8 @@ class UsageListener:
 
     def receive(self, message: Message) -> None:
         """Count one message; repeats and late ones change nothing."""
-        report = ReceivedReport(
-            subject=message.subject, envelope=message.envelope, data=message.data
-        )
         try:
-            usage = self._reports.usage(report, self._grant_of)
+            usage = self._reports.usage(message, self._grant_of)
         except msgspec.DecodeError:
             self.unreadable += 1
             return

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from tessera_core.reports.agents import AgentReports, ReceivedReport
+from tessera_core.reports.agents import AgentReports
 from tessera_core.reports.usage import GrantOf
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_core.usage.smoother import Smoother
@@ -72,11 +72,8 @@ class UsageConsumer:
 
     def receive(self, message: Message) -> None:
         """Count one message; repeats and late ones change nothing."""
-        report = ReceivedReport(
-            subject=message.subject, envelope=message.envelope, data=message.data
-        )
         try:
-            usage = self._reports.usage(report, self._grant_of)
+            usage = self._reports.usage(message, self._grant_of)
         except msgspec.DecodeError:
             self.unreadable += 1
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -36,12 +36,20 @@ MOST_BYTES: Final = 1 << 20
 cards and 200 containers reports some 100 KiB."""
 
 
-class ReceivedReport(Struct, frozen=True, kw_only=True):
-    """A report as it came."""
+class ReceivedReport(Protocol):
+    """A report as it came: what a message of the bus has."""
 
-    subject: str
-    envelope: Envelope
-    data: bytes
+    @property
+    def subject(self) -> str:
+        """Where it was published."""
+
+    @property
+    def envelope(self) -> Envelope:
+        """Who published it, and when."""
+
+    @property
+    def data(self) -> bytes:
+        """As signed."""
 
 
 class _Published(Struct, frozen=True):

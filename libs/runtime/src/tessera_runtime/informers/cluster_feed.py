@@ -13,7 +13,7 @@ import msgspec
 from tessera_core.occupancy.occupancy import Occupancy
 from tessera_core.occupancy.summaries import CardNode, CardPod, read_node, read_pod
 from tessera_core.registry.registry import DialectRegistry
-from tessera_core.reports.agents import AgentReports, ReceivedReport
+from tessera_core.reports.agents import AgentReports
 from tessera_core.reports.doubts import Doubt, Doubts
 from tessera_core.reports.usage import counting
 from tessera_core.slices import Slices, at_once, for_each
@@ -143,7 +143,7 @@ class ClusterFeed:
     def _count(self, subject: str, reports: AgentReports) -> None:
         for message, came in self._unsettled.pop(subject, {}).values():
             with suppress(msgspec.DecodeError):
-                usage = reports.usage(_report(message), self.occupancy.grant_of)
+                usage = reports.usage(message, self.occupancy.grant_of)
                 if usage is not None:
                     self.occupancy.put_usage(usage, came)
 
@@ -161,7 +161,7 @@ class ClusterFeed:
         self.messages += 1
         if self._states is not None:
             with suppress(msgspec.DecodeError):
-                state = self._states.state(_report(message))
+                state = self._states.state(message)
                 if state is not None:
                     self.occupancy.put_state(state)
 
@@ -226,7 +226,3 @@ class PodFeed:
             self._feed.occupancy.remove_pod(item.uid)
         else:
             self._feed.occupancy.put_pod(item)
-
-
-def _report(message: Message) -> ReceivedReport:
-    return ReceivedReport(subject=message.subject, envelope=message.envelope, data=message.data)

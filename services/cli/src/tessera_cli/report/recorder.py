@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tessera_cli.report.holders import ClusterHolders, GrantedPod, published_cards
 from tessera_core.registry.registry import DialectRegistry
-from tessera_core.reports.agents import AgentReports, ReceivedReport, voices_of
+from tessera_core.reports.agents import AgentReports, voices_of
 from tessera_core.reports.doubts import Doubt
 from tessera_core.utilization.digests import DigestBuilder, Holder
 from tessera_core.utilization.recording import HolderPod, encode_line
@@ -59,11 +59,8 @@ class UsageRecorder:
 
     def receive(self, message: Message) -> None:
         """Count one usage message."""
-        report = ReceivedReport(
-            subject=message.subject, envelope=message.envelope, data=message.data
-        )
         try:
-            usage = self._reports.usage(report, self._grant_of)
+            usage = self._reports.usage(message, self._grant_of)
         except msgspec.DecodeError:
             return  # it is counted as a doubt
         if usage is not None:

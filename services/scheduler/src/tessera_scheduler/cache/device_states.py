@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import msgspec
 
-from tessera_core.reports.agents import AgentReports, ReceivedReport
+from tessera_core.reports.agents import AgentReports
 from tessera_runtime.bus.api import Bus, Message
 from tessera_runtime.metrics import Counter
 from tessera_runtime.monotonic_clock import MonotonicClock
@@ -41,11 +41,8 @@ class DeviceStates:
     def receive(self, message: Message, now: float, *, audited: bool) -> bool:
         """Take one message; True when cards became free. It is `audited` once all pods were
         read."""
-        report = ReceivedReport(
-            subject=message.subject, envelope=message.envelope, data=message.data
-        )
         try:
-            state = self._reports.state(report)
+            state = self._reports.state(message)
         except msgspec.DecodeError:
             self._unreadable.inc()
             return False
