@@ -20,7 +20,13 @@ from typing import Final
 from msgspec import Struct
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.openmetrics import exposition as open_metrics
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -35,6 +41,7 @@ __all__ = [
     "GaugeMetricFamily",
     "GaugeOfMany",
     "Histogram",
+    "HistogramMetricFamily",
     "Metric",
     "MetricsRegistry",
 ]
@@ -120,9 +127,11 @@ class MetricsRegistry:
         return name[1:] if name.startswith(".") else self._prefix + name
 
     def of_process(self) -> None:
-        """Adds memory, CPU time, open files and the version of Python, by their usual names."""
+        """Adds memory, CPU time, open files, collections of garbage and the version of Python, by
+        their usual names."""
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
 
     def text(self) -> bytes:
         """All of it as Prometheus reads it, of `CONTENT_TYPE`."""

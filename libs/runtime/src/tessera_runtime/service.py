@@ -10,7 +10,7 @@
             open_quota(environment) as quota,
             shell.serving(ready=quota.problem, metrics=quota.metrics, info=lambda: info(quota)),
         ):
-            await forever()
+            await shell.forever()
 
     sys.exit(run_service(SERVICE, os.environ, sys.argv[1:]))
 
@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -48,6 +47,7 @@ from tessera_runtime.bus.client import NatsBus, open_bus
 from tessera_runtime.bus.micro_service import MicroService, open_micro
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import Clock, SystemClock
+from tessera_runtime.garbage import CHECK_S, GarbageCollector, open_garbage_collector
 from tessera_runtime.http import profile, server
 from tessera_runtime.http.profile import ProfileSettings
 from tessera_runtime.http.server import HttpSettings, PortReporter
@@ -60,9 +60,6 @@ from tessera_schema.subjects import token
 from tessera_schema.version import VERSION
 
 _encode: Final = msgspec.json.Encoder().encode
-YOUNG: Final = 20_000
-"""Objects that are made until the collector looks at the youngest: a few messages make the 700
-after which it does so by itself, and nearly nothing here is garbage in circles."""
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -118,11 +115,11 @@ class Service(Struct, Generic[S], frozen=True, kw_only=True):
 
 
 class ServiceShell:
-    """The status server and the listing on NATS of one process."""
+    """The status server and the listing on NATS of one process, and its garbage."""
 
     def __init__(
         self, bus: NatsBus, clock: Clock, http: HttpSettings, ports: PortReporter,
-        listing: MicroService, revision: str, profiling: ProfileSettings,
+        listing: MicroService, revision: str, profiling: ProfileSettings, garbage: GarbageCollector,
     ) -> None:  # fmt: skip
         """`revision` is the program's commit, empty where it is not known."""
         self.ports = ports
@@ -132,6 +129,7 @@ class ServiceShell:
         self._clock = clock
         self._http = http
         self._listing = listing
+        self._garbage = garbage
 
     @asynccontextmanager
     async def serving(
@@ -156,6 +154,7 @@ class ServiceShell:
 
         metrics.of_process()
         add_build_info(metrics, self._listing.name, self._revision)
+        self._garbage.publish(metrics)
         app = server.application(self._http)
         app.add_routes(server.status_routes(ready=ready, metrics=metrics))
         app.add_routes([profile.route(self._profiling), *routes])
@@ -167,6 +166,19 @@ class ServiceShell:
             open_micro(self._bus, self._clock, listing, {name: answer}),
         ):
             yield
+
+    async def forever(
+        self, read: Awaitable[object] | None = None, busy: Callable[[], bool] = lambda: False
+    ) -> NoReturn:
+        """Wait until cancelled. What was imported and opened, and `read` of the cluster, is then
+        out of the garbage collector's way. While the service is `busy` it stops for garbage only
+        if there may be much."""
+        if read is not None:
+            await read
+        self._garbage.collect_all()
+        while True:
+            await asyncio.sleep(CHECK_S)
+            self._garbage.check(busy=busy())
 
 
 def run_service(
@@ -187,35 +199,19 @@ async def serve(service: Service[S], settings: S) -> None:
     """Open what every service stands on, and run the service until cancelled."""
     clock, full_name = SystemClock(), f"tessera-{service.name}"
     instance = service.instance(settings)
-    async with open_kube(settings.kube, name=full_name) as kube:
-        registry = await service.dialects(kube, settings)
-        async with open_bus(settings.bus, service.name, instance) as bus:
-            environment = ServiceEnvironment(
-                kube=kube, bus=bus, settings=settings, clock=clock, registry=registry
-            )
-            listing = MicroService(
-                name=full_name, instance=token(instance), description=service.description
-            )
-            ports = PortReporter(settings.process.ports_file)
-            shell = ServiceShell(
-                bus, clock, settings.http, ports, listing, settings.process.revision,
-                settings.profile,
-            )  # fmt: skip
-            await service.serve(environment, shell)
-
-
-async def forever() -> NoReturn:
-    """Wait until cancelled. What was imported and opened by now is out of the collector's way:
-    collections need not walk over it again."""
-    gc.collect()
-    gc.freeze()
-    await asyncio.Event().wait()
-    raise AssertionError("nobody sets it")
-
-
-async def forever_after(read: Awaitable[object]) -> NoReturn:
-    """The same, once what the service holds of the cluster has been read, so that collections need
-    not walk over that either: they stop the loop for as long as they take."""
-    await read
-    gc.set_threshold(YOUNG, 20, 20)
-    await forever()
+    with open_garbage_collector() as garbage:
+        async with open_kube(settings.kube, name=full_name) as kube:
+            registry = await service.dialects(kube, settings)
+            async with open_bus(settings.bus, service.name, instance) as bus:
+                environment = ServiceEnvironment(
+                    kube=kube, bus=bus, settings=settings, clock=clock, registry=registry
+                )
+                listing = MicroService(
+                    name=full_name, instance=token(instance), description=service.description
+                )
+                ports = PortReporter(settings.process.ports_file)
+                shell = ServiceShell(
+                    bus, clock, settings.http, ports, listing, settings.process.revision,
+                    settings.profile, garbage,
+                )  # fmt: skip
+                await service.serve(environment, shell)

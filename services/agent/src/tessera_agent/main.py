@@ -9,7 +9,7 @@ from tessera_agent import gpu_manager_http, hami_metrics
 from tessera_agent.service_info import info
 from tessera_agent.settings import AgentSettings
 from tessera_agent.startup import open_agent
-from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell, forever
+from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell
 from tessera_schema.subjects import token
 
 
@@ -29,7 +29,7 @@ async def serve(environment: ServiceEnvironment[AgentSettings], shell: ServiceSh
             endpoint=f"{token(settings.node)}-{settings.vendor}",
         ),
     ):
-        await forever()
+        await shell.forever()
 
 
 SERVICE: Final = Service(

@@ -25,7 +25,7 @@ from tessera_runtime.build import add_build_info
 from tessera_runtime.http import profile, server
 from tessera_runtime.http.server import NO_PORTS, HttpServer, PortReporter
 from tessera_runtime.metrics import MetricsRegistry
-from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell, forever
+from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell
 
 
 class RunningConsole(Struct, frozen=True):
@@ -65,7 +65,7 @@ async def serve(environment: ServiceEnvironment[ConsoleSettings], shell: Service
         open_callers(settings.kube, environment.kube) as kube_of,
         open_console(environment, kube_of, shell.ports),
     ):
-        await forever()
+        await shell.forever()
 
 
 SERVICE: Final = Service(

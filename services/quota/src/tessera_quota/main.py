@@ -10,7 +10,7 @@ from tessera_quota import hami_metrics
 from tessera_quota.monitor import open_quota
 from tessera_quota.service_info import info
 from tessera_quota.settings import QuotaSettings
-from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell, forever_after
+from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell
 
 
 async def serve(environment: ServiceEnvironment[QuotaSettings], shell: ServiceShell) -> None:
@@ -28,7 +28,7 @@ async def serve(environment: ServiceEnvironment[QuotaSettings], shell: ServiceSh
             ],
         ),
     ):
-        await forever_after(quota.counting.wait())
+        await shell.forever(quota.counting.wait())
 
 
 SERVICE: Final = Service(

@@ -9,7 +9,7 @@ from typing import Final
 from tessera_rebalancer.rebalancer import open_rebalancer
 from tessera_rebalancer.service_info import info
 from tessera_rebalancer.settings import RebalancerSettings
-from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell, forever_after
+from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell
 
 
 async def serve(environment: ServiceEnvironment[RebalancerSettings], shell: ServiceShell) -> None:
@@ -22,7 +22,7 @@ async def serve(environment: ServiceEnvironment[RebalancerSettings], shell: Serv
             info=partial(info, rebalancer, environment.settings.instance),
         ),
     ):
-        await forever_after(rebalancer.read())
+        await shell.forever(rebalancer.read())
 
 
 SERVICE: Final = Service(

@@ -13,7 +13,7 @@ from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime import dialect_config, logs
 from tessera_runtime.http import server
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell, forever_after
+from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell
 from tessera_runtime.watchdog import open_watchdog
 from tessera_scheduler.explain.explanation import Explainer
 from tessera_scheduler.extender.handlers import answers
@@ -104,7 +104,7 @@ async def serve(environment: ServiceEnvironment[SchedulerSettings], shell: Servi
             open_watchdog(blocked.inc),
         ):  # fmt: skip
             admits.set()
-            await forever_after(scheduler.watches.synced())
+            await shell.forever(scheduler.watches.synced(), lambda: scheduler.leadership.leads)
 
 
 async def configured(kube: Kube, settings: SchedulerSettings) -> DialectRegistry:
