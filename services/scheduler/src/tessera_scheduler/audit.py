@@ -8,7 +8,6 @@ changed while the list was made is no difference, nor is what an event is about 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Final, NoReturn
 
 import msgspec
@@ -16,8 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.fleet.charges import Charge
+from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
+from tessera_core.slices import Slices, for_each
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import TesseraError
@@ -27,9 +28,10 @@ from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.lists import pages
 from tessera_runtime.metrics import Counter
 from tessera_runtime.monotonic_clock import MonotonicClock
+from tessera_runtime.slice_runner import in_slices
 from tessera_scheduler.cache.outlived import OCCUPIED
 from tessera_scheduler.cache.pod_events import PodEvents
-from tessera_scheduler.cache.pod_reader import PodReader, PodSummary
+from tessera_scheduler.cache.pod_reader import PodReader
 from tessera_scheduler.cache.watches import LIVING
 from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_schema.grants import Grant
@@ -38,8 +40,6 @@ NAMED: Final = 20
 """Pods named in the log, of those that differ."""
 LATE_S: Final = 5.0
 """Seconds for which an event of a pod may be on its way."""
-AT_ONCE: Final = 200
-"""Nodes compared before others on the loop get their turn."""
 
 _log = logs.named("tessera.scheduler.audit")
 
@@ -73,18 +73,16 @@ class GrantLister:
         """Each pod's (uid) grant. Raises as `Kube.call` does."""
         listed: dict[str, Grant] = {}
         async for page in pages(self._kube, paths.PODS, limit=self._page, query=LIVING):
-            for summary in self._summaries(page.items or []):
-                if summary.grant is not None:
-                    listed[summary.uid] = summary.grant
-            await asyncio.sleep(0)
+            await in_slices(for_each(page.items or (), lambda raw: listed.update(self._one(raw))))
         return listed
 
-    def _summaries(self, items: list[msgspec.Raw]) -> Iterator[PodSummary]:
-        for raw in items:
-            try:
-                yield self._pod_reader.read(raw)
-            except msgspec.DecodeError:
-                self._undecodable.inc()
+    def _one(self, raw: msgspec.Raw) -> dict[str, Grant]:
+        try:
+            summary = self._pod_reader.read(raw)
+        except msgspec.DecodeError:
+            self._undecodable.inc()
+            return {}
+        return {} if summary.grant is None else {summary.uid: summary.grant}
 
 
 class Audit:
@@ -137,15 +135,21 @@ class Audit:
         """The ledger against a list. Raises as `Kube.call` does."""
         started = self._monotonic_clock.time()
         listed = await self._lister.grants()
-        ledger_only, api_only = [], []
-        for entry in self._ledger.entries():
+        ledger_only: list[Grant] = []
+        api_only: list[Grant] = []
+
+        def compare(entry: LedgerEntry) -> None:
             uid = entry.grant.uid
             known = entry.phase is AllocationPhase.BOUND and entry.since < started
             if known and uid not in listed and not uid.startswith(OCCUPIED):
                 ledger_only.append(entry.grant)
-        for uid, grant in listed.items():
-            if self._unknown(uid):
+
+        def find(grant: Grant) -> None:
+            if self._unknown(grant.uid):
                 api_only.append(grant)
+
+        await in_slices(for_each(list(self._ledger.entries()), compare))
+        await in_slices(for_each(listed.values(), find))
         return Differences(tuple(ledger_only), tuple(api_only))
 
     def _unknown(self, uid: str) -> bool:
@@ -153,11 +157,13 @@ class Audit:
 
     async def with_columns(self) -> int:
         """Cards whose columns in the fleet are not the sum of what the ledger holds on them."""
+        return await in_slices(self._wrong_cards())
+
+    def _wrong_cards(self) -> Slices[int]:
         wrong = 0
-        for count, node in enumerate(list(self._ledger.fleet.rows)):
+        for node in list(self._ledger.fleet.rows):
             wrong += self._wrong_columns(node)
-            if count % AT_ONCE == 0:
-                await asyncio.sleep(0)
+            yield
         return wrong
 
     def _wrong_columns(self, node: str) -> int:

@@ -20,6 +20,7 @@ from msgspec import UNSET, Struct, UnsetType
 from tessera_core.inventory.agent_liveness import AgentLiveness, AgentRenewal
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.scheduling.in_flight import InFlightPods
+from tessera_core.slices import Slices, for_each
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.kube import paths
@@ -98,14 +99,10 @@ class AgentLeases:
         self._pod_events = pod_events
         self._gauge = gauge
         self.clock = clock
+        self._listing = False
+        """A list is being taken: nobody is silent before the last of its renewals."""
 
     # -- nodes
-
-    def on_node_list(self, heartbeats: Mapping[str, Mapping[str, float]]) -> None:
-        """All nodes were listed: by name, what each announces."""
-        for name, announced in heartbeats.items():
-            self.on_node(name, announced)
-        self.expire()
 
     def on_node(self, name: str, heartbeats: Mapping[str, float]) -> None:
         """A node was added or modified."""
@@ -117,11 +114,14 @@ class AgentLeases:
 
     # -- Leases
 
-    def on_list(self, items: list[AgentLease], started: float, now: float) -> None:
+    def on_list(self, items: list[AgentLease], started: float, now: float) -> Slices[None]:
         """See `Handler.on_list`."""
         self.agents.deliver(now)
-        for item in items:
-            self._renew(item)
+        self._listing = True
+        try:
+            yield from for_each(items, self._renew)
+        finally:
+            self._listing = False
         self.expire()
 
     def on_event(self, change: WatchEventType, item: AgentLease, now: float) -> None:
@@ -155,6 +155,8 @@ class AgentLeases:
 
     def expire(self) -> None:
         """Bring to the ledger who fell silent, and who is back."""
+        if self._listing:
+            return
         changed = self.agents.expire()
         if changed:
             self._bring(changed)

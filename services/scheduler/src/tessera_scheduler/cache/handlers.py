@@ -148,7 +148,9 @@ class NodeHandler:
             self._device_states.on_node_gone(gone)
             self._agent_leases.on_node_gone(gone)
         yield from for_each(items, self._nodes.on_update)
-        self._agent_leases.on_node_list({item.name: item.heartbeats for item in items})
+        yield from for_each(items, lambda it: self._agent_leases.on_node(it.name, it.heartbeats))
+        self._agent_leases.expire()
+        yield
         self._hosts.nodes({item.name: item.host for item in items})
 
     def on_event(self, change: WatchEventType, item: NodeSummary, now: float) -> None:
