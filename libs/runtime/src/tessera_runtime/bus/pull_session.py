@@ -21,6 +21,7 @@ from tessera_runtime.bus.request_queue import Delivery, Inbox
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.bus.streams import StreamSubject
 from tessera_runtime.errors import BusAway
+from tessera_runtime.slice_runner import LoopTurn
 from tessera_schema.messages.envelope import read_envelope
 
 DONE: Final = b"+ACK"
@@ -85,6 +86,7 @@ class PullSession:
         self._pulls: dict[str, _Pulling] = {}
         self._by_reply: dict[str, _Pulling] = {}
         self._left_at = _now()
+        self._turn = LoopTurn()
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -121,7 +123,12 @@ class PullSession:
         for pulling in self._pulls.values():
             if pulling.left <= 0:
                 await self._pull(pulling)
+        waits = self.inbox.empty
+        if not waits:  # nor does anything else: a batch of them would keep the loop
+            await self._turn.pause()
         delivery = await self.inbox.get(self._timeout_s())
+        if waits:
+            self._turn.begin()
         said = self._by_reply.get(delivery.subject)
         if said is not None:
             _on_status(said, delivery)

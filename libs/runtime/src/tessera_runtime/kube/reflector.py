@@ -29,14 +29,12 @@ from tessera_runtime.kube.api import NONE, Kube
 from tessera_runtime.kube.lists import ObjectReader, UnreadableObject, event_of, pages
 from tessera_runtime.kube.responses import refusal, status_of
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_runtime.slice_runner import in_slices
+from tessera_runtime.slice_runner import LoopTurn, in_slices
 
 T = TypeVar("T")
 
 log = logs.named("tessera.kube.reflector")
 
-_AT_ONCE: Final = 200
-"""Events handled before others on the loop get their turn: a few milliseconds."""
 _EARLY: Final = 0.01
 """Part of the silence that may be missing when it is taken for one: to set a timer again costs as
 much as to read a small event."""
@@ -193,15 +191,14 @@ class Reflector(Generic[T]):
         """Report events until the server ends the watch; returns their number."""
         count, silence_s = 0, self._settings.silence_s
         clock = asyncio.get_running_loop().time
-        renewed = clock()
+        renewed, turn = clock(), LoopTurn()
         try:
             async with asyncio.timeout(silence_s) as patience:
                 async for line in lines:
                     now = clock()
                     self._line(line, now)
                     count += 1
-                    if count % _AT_ONCE == 0:
-                        await asyncio.sleep(0)
+                    await turn.pause()
                     if now - renewed > silence_s * _EARLY:
                         renewed = now
                         patience.reschedule(now + silence_s)
