@@ -1,7 +1,8 @@
 """The parts of Kubernetes objects that Tessera reads.
 
 Decoding skips every other field, which keeps a list of 50,000 pods cheap. Quantities stay as
-written (`tessera_core.kube.quantity` reads them); absent lists and maps are empty.
+written (`tessera_core.kube.quantity` reads them); absent lists and maps are empty. What is decoded
+has no cycles, so that Python's garbage collector need not walk over it (`gc=False`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Quantity = str | int | float
 TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 
-class OwnerRef(Struct, frozen=True):
+class OwnerRef(Struct, frozen=True, gc=False):
     """An entry of `metadata.ownerReferences`."""
 
     kind: str = ""
@@ -40,7 +41,7 @@ class ObjectMeta(Struct, frozen=True, rename="camel", gc=False):
     owner_references: tuple[OwnerRef, ...] = ()
 
 
-class EnvVar(Struct, frozen=True, rename="camel"):
+class EnvVar(Struct, frozen=True, rename="camel", gc=False):
     """One environment variable; `valueFrom` variables have an empty value here."""
 
     name: str
@@ -48,38 +49,38 @@ class EnvVar(Struct, frozen=True, rename="camel"):
     value_from: dict[str, Any] | None = None
 
 
-class Resources(Struct, frozen=True):
+class Resources(Struct, frozen=True, gc=False):
     """`resources` of a container."""
 
     limits: dict[str, Quantity] = {}
     requests: dict[str, Quantity] = {}
 
 
-class Capabilities(Struct, frozen=True):
+class Capabilities(Struct, frozen=True, gc=False):
     """Capabilities that a container has beyond the runtime's own."""
 
     add: tuple[str, ...] = ()
 
 
-class SELinuxOptions(Struct, frozen=True):
+class SELinuxOptions(Struct, frozen=True, gc=False):
     """How SELinux confines a process."""
 
     type: str = ""
 
 
-class SecurityProfile(Struct, frozen=True):
+class SecurityProfile(Struct, frozen=True, gc=False):
     """A seccomp or AppArmor profile: what of the kernel a process may use."""
 
     type: str = ""
 
 
-class WindowsOptions(Struct, frozen=True, rename="camel"):
+class WindowsOptions(Struct, frozen=True, rename="camel", gc=False):
     """Of processes on Windows nodes."""
 
     host_process: bool | None = None
 
 
-class SecurityContext(Struct, frozen=True, rename="camel"):
+class SecurityContext(Struct, frozen=True, rename="camel", gc=False):
     """The security fields, of a container or a pod, that defeat device isolation by themselves."""
 
     privileged: bool | None = None
@@ -91,7 +92,7 @@ class SecurityContext(Struct, frozen=True, rename="camel"):
     app_armor_profile: SecurityProfile | None = None
 
 
-class VolumeMount(Struct, frozen=True, rename="camel"):
+class VolumeMount(Struct, frozen=True, rename="camel", gc=False):
     """Where a container sees a volume."""
 
     name: str = ""
@@ -99,26 +100,26 @@ class VolumeMount(Struct, frozen=True, rename="camel"):
     read_only: bool = False
 
 
-class VolumeDevice(Struct, frozen=True, rename="camel"):
+class VolumeDevice(Struct, frozen=True, rename="camel", gc=False):
     """Where a container sees a volume as a block device."""
 
     device_path: str = ""
 
 
-class HostPath(Struct, frozen=True):
+class HostPath(Struct, frozen=True, gc=False):
     """A file or folder of the node."""
 
     path: str = ""
 
 
-class Volume(Struct, frozen=True, rename="camel"):
+class Volume(Struct, frozen=True, rename="camel", gc=False):
     """A volume of a pod; only what comes from the node matters here."""
 
     name: str = ""
     host_path: HostPath | None = None
 
 
-class Container(Struct, frozen=True, rename="camel"):
+class Container(Struct, frozen=True, rename="camel", gc=False):
     """A container, an init container, or a sidecar (init container with restartPolicy Always)."""
 
     name: str = ""
@@ -132,13 +133,13 @@ class Container(Struct, frozen=True, rename="camel"):
     """Of a container that is added for debugging: whose processes it sees."""
 
 
-class ResourceClaim(Struct, frozen=True):
+class ResourceClaim(Struct, frozen=True, gc=False):
     """Devices that a pod claims in addition to its resources (dynamic resource allocation)."""
 
     name: str = ""
 
 
-class Toleration(Struct, frozen=True):
+class Toleration(Struct, frozen=True, gc=False):
     """See `core/v1 Toleration`; an empty key with operator Exists tolerates everything."""
 
     key: str = ""
@@ -147,25 +148,25 @@ class Toleration(Struct, frozen=True):
     effect: str = ""
 
 
-class Spread(Struct, frozen=True, rename="camel"):
+class Spread(Struct, frozen=True, rename="camel", gc=False):
     """A topology spread constraint; only whether it is a wish or a demand matters here."""
 
     when_unsatisfiable: str = ""
 
 
-class SchedulingGroup(Struct, frozen=True, rename="camel"):
+class SchedulingGroup(Struct, frozen=True, rename="camel", gc=False):
     """Kubernetes' own gangs (1.36)."""
 
     pod_group_name: str = ""
 
 
-class SchedulingGate(Struct, frozen=True):
+class SchedulingGate(Struct, frozen=True, gc=False):
     """What keeps a pod from being scheduled until somebody removes it."""
 
     name: str = ""
 
 
-class PodSpec(Struct, frozen=True, rename="camel"):
+class PodSpec(Struct, frozen=True, rename="camel", gc=False):
     """What placement needs of a pod's spec. `affinity` stays raw: few pods have one."""
 
     containers: tuple[Container, ...] = ()
@@ -204,24 +205,24 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     """Of the pod as a whole (Kubernetes 1.34)."""
 
 
-class ContainerStateRunning(Struct, frozen=True):
+class ContainerStateRunning(Struct, frozen=True, gc=False):
     """A container runs."""
 
 
-class ContainerStateTerminated(Struct, frozen=True, rename="camel"):
+class ContainerStateTerminated(Struct, frozen=True, rename="camel", gc=False):
     """A container's end."""
 
     exit_code: int = 0
 
 
-class ContainerState(Struct, frozen=True):
+class ContainerState(Struct, frozen=True, gc=False):
     """Neither = it waits."""
 
     running: ContainerStateRunning | None = None
     terminated: ContainerStateTerminated | None = None
 
 
-class ContainerStatus(Struct, frozen=True):
+class ContainerStatus(Struct, frozen=True, gc=False):
     """Status of one container."""
 
     name: str = ""
@@ -270,7 +271,7 @@ class Pod(Struct, frozen=True, rename="camel", gc=False):
         return self.spec.containers[position - len(inits)]
 
 
-class Taint(Struct, frozen=True):
+class Taint(Struct, frozen=True, gc=False):
     """A node's taint."""
 
     key: str = ""
@@ -278,21 +279,21 @@ class Taint(Struct, frozen=True):
     effect: str = ""
 
 
-class NodeSpec(Struct, frozen=True):
+class NodeSpec(Struct, frozen=True, gc=False):
     """What keeps pods off a node."""
 
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
 
 
-class NodeStatus(Struct, frozen=True):
+class NodeStatus(Struct, frozen=True, gc=False):
     """Resources of a node, by name."""
 
     capacity: dict[str, Quantity] = {}
     allocatable: dict[str, Quantity] = {}
 
 
-class Node(Struct, frozen=True):
+class Node(Struct, frozen=True, gc=False):
     """A node as placement sees it."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -305,7 +306,7 @@ class Node(Struct, frozen=True):
         return self.metadata.name
 
 
-class Custom(Struct, frozen=True):
+class Custom(Struct, frozen=True, gc=False):
     """A custom resource that a dialect may read cards from (Koordinator's Device)."""
 
     kind: str

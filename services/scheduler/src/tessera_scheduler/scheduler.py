@@ -169,7 +169,7 @@ class Scheduler:
         self.pod_reader = PodReader(
             registry, self.ledger, environment.keys.verifier, migration=times.migration,
             gangs=settings.gangs.on,
-            read_victim=VictimReader().read if settings.preemption.enabled else None,
+            read_victim=VictimReader(self.preemption.pods.get).read if self.preemption else None,
         )  # fmt: skip
         outlived = OutlivedContainers(self.ledger, report_s=times.report_s)
         self.pod_cache = PodCache(

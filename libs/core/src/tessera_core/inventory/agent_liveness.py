@@ -18,7 +18,6 @@ make this independent of clocks and of the API server's outages:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
@@ -66,7 +65,7 @@ class AgentRenewal(Struct, frozen=True, kw_only=True):
     """How often an agent of that name has started: `leaseTransitions`."""
 
 
-class _Agent(Struct):
+class _Agent(Struct, gc=False):
     lasts_s: float
     phase: LivenessPhase
     renewed: float
@@ -76,7 +75,7 @@ class _Agent(Struct):
     stamp: str = ""
     starts: int = -1
     """-1 = no Lease was read yet."""
-    recent: deque[float] = deque()
+    recent: tuple[float, ...] = ()
     """Observed seconds of the last starts."""
 
 
@@ -114,7 +113,7 @@ class AgentLiveness:
                 agent.lasts_s = lasts_s
                 continue
             self._agents[node, vendor] = _Agent(
-                lasts_s, LivenessPhase.EXPECTED, self._now, self._now, recent=deque()
+                lasts_s, LivenessPhase.EXPECTED, self._now, self._now
             )
             early = self._early.pop((node, vendor), None)
             if early is not None:
@@ -141,7 +140,7 @@ class AgentLiveness:
         if not first and lease.stamp == agent.stamp and not started:
             return
         if agent.renewed - agent.began >= PROOF_S:
-            agent.recent.clear()
+            agent.recent = ()
         agent.stamp, agent.starts, agent.renewed = lease.stamp, lease.starts, self._now
         if first:
             old = lease.renewed_at is None or wall - lease.renewed_at > agent.lasts_s
@@ -163,7 +162,7 @@ class AgentLiveness:
                 if agent.phase is not LivenessPhase.SILENT:
                     self._advance(name, agent, Lapsed())
             elif agent.phase is LivenessPhase.PROVING and self._now - agent.began >= PROOF_S:
-                agent.recent.clear()
+                agent.recent = ()
                 self._advance(name, agent, Proved())
         changed, self._changed = frozenset(self._changed), set()
         return changed
@@ -202,9 +201,8 @@ class AgentLiveness:
     def _loops(self, agent: _Agent, started: int) -> bool:
         """Note that the agent started, perhaps more than once; whether it starts too often."""
         agent.began = self._now
-        agent.recent.extend([self._now] * min(abs(started), LOOP_STARTS))
-        while agent.recent and agent.recent[0] < self._now - LOOP_WINDOW_S:
-            agent.recent.popleft()
+        starts = (*agent.recent, *[self._now] * min(abs(started), LOOP_STARTS))
+        agent.recent = tuple(at for at in starts if at >= self._now - LOOP_WINDOW_S)
         return len(agent.recent) >= LOOP_STARTS
 
     def _drop(self, name: AgentName) -> None:

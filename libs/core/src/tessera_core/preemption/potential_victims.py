@@ -52,7 +52,7 @@ class PreemptionRules(Struct, frozen=True, kw_only=True):
     """Namespaces whose pods are never victims."""
 
 
-class PotentialVictim(Struct, frozen=True, kw_only=True):
+class PotentialVictim(Struct, frozen=True, kw_only=True, gc=False):
     """A bound pod, with or without cards, and what its object says of its life."""
 
     pod: Pod

@@ -64,7 +64,8 @@ class HintCache:
         self._settings = settings
         self._clock = clock
         self._undecodable = metrics.undecodable.labels("hints")
-        self._latest: LatestBySource[NodeHints] = LatestBySource()
+        self._latest: LatestBySource[str] = LatestBySource()
+        """Node -> its sources. What they say is in the fleet."""
         self._published: dict[str, float] = {}
         """Node -> when the hint that counts was published."""
         metrics.registry.gauge("hinted_nodes", "Nodes with hints that count").set_function(
@@ -101,9 +102,10 @@ class HintCache:
             self._undecodable.inc()
             _log.warning("hints of too many nodes", most=MOST_NODES)
             return
-        if not self._latest.offer(hints.node, message.envelope, hints):
+        source = message.envelope.source
+        if not self._latest.offer(hints.node, message.envelope, source):
             return
-        if self._latest.get(hints.node) is hints:
+        if self._latest.get(hints.node) == source:
             self._published[hints.node] = at
             pressure.set_pressure(self._ledger.fleet, hints)
             self._lend(hints)

@@ -9,6 +9,8 @@ it for a while: by then it has written what is true."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import lru_cache
+from sys import intern
 from typing import Final
 
 import msgspec
@@ -80,7 +82,7 @@ class NodeCache:
         own = tuple(self._customs.get(node.name, {}).values())
         on = node_cards_with_allocations(self._registry, node, {node.name: own})
         return NodeSummary(
-            name=node.name, cards=on.cards, warnings=on.warnings, given=on.given,
+            name=intern(node.name), cards=on.cards, warnings=on.warnings, given=_shared(on.given),
             missing=on.missing,
             allocated=on.allocated, host=of_node(node), voices=voices_of(node),
             heartbeats=heartbeats_of(node),
@@ -101,10 +103,13 @@ class NodeCache:
             if len(self._warned) > WARNINGS:
                 del self._warned[next(iter(self._warned))]
             _log.warning("cards published badly", node=summary.name, told=summary.warnings[:8])
+        known = self._published.get(summary.name, ())
         for lost in self._lost.get(summary.name, {}).values():
-            lost.published(self._published.get(summary.name, ()), summary.cards)
-        self._published[summary.name] = summary.cards
-        self._reports.know(summary.name, summary.cards, summary.voices)
+            lost.published(known, summary.cards)
+        # kubelet writes each node every few minutes, mostly with the same cards: those are kept
+        cards = known if known == summary.cards else summary.cards
+        self._published[summary.name] = cards
+        self._reports.know(summary.name, cards, summary.voices)
         self._ledger.fleet.given[summary.name] = summary.given
         self._ledger.fleet.missing.pop(summary.name, None)
         if summary.missing:
@@ -197,6 +202,12 @@ class NodeCache:
             if not vendors:
                 del self._lost[name]
         return back
+
+
+@lru_cache(256)
+def _shared(vendors: frozenset[str]) -> frozenset[str]:
+    """Equal sets are one object: most nodes have the same vendors."""
+    return vendors
 
 
 class _Lost:

@@ -7,8 +7,10 @@ ledger's own copy is used again, so that a second list costs neither time nor me
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
+from sys import intern
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -36,8 +38,9 @@ from tessera_runtime.kube.lists import Identity
 from tessera_runtime.kube.timestamps import parse_time
 from tessera_scheduler.cache.reserved_room import reservation_of
 from tessera_schema.grants import GRANT_KEY, Grant
+from tessera_schema.injections import Injection
 from tessera_schema.json_codec import decoder
-from tessera_schema.kube import Pod
+from tessera_schema.kube import ObjectMeta, Pod
 from tessera_schema.resizes import RESIZE_KEY
 
 ReadVictim = Callable[[Pod, Grant | None, Host], PotentialVictim | None]
@@ -56,8 +59,16 @@ class _Least(Struct, frozen=True):
     spec: _Spec = _Spec()
 
 
+_NOTHING_GIVEN: Final[Mapping[str, Injection]] = {}
 _decode = decoder(Pod)
 _decode_least = decoder(_Least)
+
+
+class _Read(Struct, frozen=True, gc=False):
+    digest: bytes
+    """Of the text that a pod bore."""
+    grant: Grant
+    """What was in it."""
 
 
 class PodSummary(Struct, frozen=True, kw_only=True):
@@ -127,8 +138,8 @@ class PodReader:
         self._read_victim = read_victim
         self._resources, self._request_keys = registry.resources, registry.request_keys
         self._starts = plugin_requests(registry)
-        self._read: dict[str, tuple[bytes, Grant]] = {}
-        """Pod's uid -> the text that it bore, as a digest, and the grant that was in it."""
+        self._read: dict[str, _Read] = {}
+        """By the pod's uid."""
 
     def read(self, raw: bytes | msgspec.Raw) -> PodSummary:
         """Raises msgspec.DecodeError for what is no object. A pod of another form than today's must
@@ -160,7 +171,7 @@ class PodReader:
     def summarize(self, pod: Pod) -> PodSummary:
         """What the ledger needs of the pod."""
         meta = pod.metadata
-        node, text = pod.spec.node_name, meta.annotations.get(GRANT_KEY)
+        node, text = intern(pod.spec.node_name), meta.annotations.get(GRANT_KEY)
         resize, ended = RESIZE_KEY in meta.annotations, pod.terminal
         if ended or not node:
             return PodSummary(
@@ -169,7 +180,8 @@ class PodReader:
             )  # fmt: skip
         known = self._known(meta.uid, node, text)
         summary = PodSummary(
-            uid=meta.uid, namespace=meta.namespace, name=meta.name, node=node, resize=resize,
+            uid=meta.uid if known is None else known.uid, namespace=intern(meta.namespace),
+            name=meta.name, node=node, resize=resize,
             host=of_pod(pod), start=self._starts.starting_pod(pod), grant=known,
             init_over=init_is_over(pod),
         )  # fmt: skip
@@ -177,7 +189,7 @@ class PodReader:
 
     def signed(self, grant: Grant, text: str) -> None:
         """The scheduler signed the grant: this is its text."""
-        self._read[grant.uid] = _digest(text), grant
+        self._read[grant.uid] = _Read(_digest(text), grant)
 
     def is_signed(self, uid: str) -> bool:
         """True when the ledger's grant of the pod carries a signature of this scheduler's."""
@@ -214,11 +226,10 @@ class PodReader:
         if read is None:
             same = text is None and entry.phase is AllocationPhase.BOUND
         else:
-            digest, grant = read
             same = (
                 text is not None
-                and (grant is entry.grant or grant == entry.grant)
-                and _digest(text) == digest
+                and (read.grant is entry.grant or read.grant == entry.grant)
+                and _digest(text) == read.digest
             )
         return entry.grant if same else None
 
@@ -227,9 +238,10 @@ class PodReader:
         cards = () if row is None else self._ledger.fleet.facts[row]
         adopted = adopt(self._registry, pod, cards, verifier=self._verifier, others=self._migration)
         if adopted.grant is not None and text is not None and not adopted.forged:
-            grant, entry = replace(adopted.grant, given={}), self._ledger.entry(summary.uid)
+            grant = _lean(adopted.grant, pod.metadata)
+            entry = self._ledger.entry(summary.uid)
             if entry is None or entry.grant == grant or follows(grant, entry.grant):
-                self._read[summary.uid] = _digest(text), grant
+                self._read[summary.uid] = _Read(_digest(text), grant)
             return replace(summary, grant=grant)
         summary = replace(
             summary, grant=adopted.grant, unknown=adopted.unknown_version, remark=adopted.problem,
@@ -252,6 +264,23 @@ class PodReader:
             for c in pod.all_containers
             for amounts in (c.resources.limits, c.resources.requests)
         )
+
+
+def _lean(grant: Grant, meta: ObjectMeta) -> Grant:
+    """The pod's grant without what was injected, which is the larger part of it, and with names
+    that are there once: the pod's, and those that pods and nodes have in common."""
+    shares = tuple(
+        replace(
+            share, container=intern(share.container), vendor=intern(share.vendor),
+            dialect=intern(share.dialect), card=intern(share.card),
+        )
+        for share in grant.shares
+    )  # fmt: skip
+    return replace(
+        grant, given=_NOTHING_GIVEN, shares=shares, node=intern(grant.node),
+        namespace=intern(grant.namespace), uid=meta.uid,
+        name=meta.name if meta.name == grant.name else grant.name,
+    )  # fmt: skip
 
 
 def _names_gang_or_queue(pod: Pod) -> bool:

@@ -7,6 +7,7 @@ Kept only where gangs start whole, by a watch of its own: nobody else needs labe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from sys import intern
 from typing import Final
 
 import msgspec
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from tessera_core.kube.host_requests import Host
 from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.shadows.expected_ends import UNSAID, LifeSpan, PodLifetime
+from tessera_core.shared_values import SharedValues
 from tessera_core.slices import Slices
 from tessera_runtime.kube.reflector import WatchEventType
 from tessera_schema.json_codec import decoder
@@ -35,7 +37,7 @@ _SLICE: Final = 64
 """Pods of one slice."""
 
 
-class _Runs(Struct, frozen=True):
+class _Runs(Struct, frozen=True, gc=False):
     node: str
     host: Host
     life: LifeSpan
@@ -60,6 +62,8 @@ class GangNodes:
         self._managed = managed
         self._nodes: dict[str, Node] = {}
         self._runs: dict[str, _Runs] = {}
+        self._shared = SharedValues()
+        """What nodes have in common."""
         self._filters: KubeSchedulerFilters | None = None
         self._listed = 0
         """Changes with each node that changes."""
@@ -73,9 +77,13 @@ class GangNodes:
         node = _decode(bytes(raw))
         amounts = node.status.allocatable or node.status.capacity
         return Node(
-            metadata=ObjectMeta(name=node.metadata.name, labels=node.metadata.labels),
-            spec=node.spec, status=NodeStatus(allocatable=amounts),
-        )  # fmt: skip
+            metadata=ObjectMeta(
+                name=intern(node.metadata.name),
+                labels={intern(k): intern(v) for k, v in node.metadata.labels.items()},
+            ),
+            spec=self._shared.one(node.spec),
+            status=self._shared.one(NodeStatus(allocatable=amounts)),
+        )
 
     def on_list(self, items: list[Node], started: float, now: float) -> None:
         """Take all nodes."""

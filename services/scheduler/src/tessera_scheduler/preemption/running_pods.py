@@ -89,7 +89,8 @@ class RunningPods:
 
     def _put(self, victim: PotentialVictim) -> None:
         """Most events of a pod change nothing that matters here."""
-        if self._known.get(victim.uid) != victim:
+        known = self._known.get(victim.uid)
+        if known is not victim and known != victim:
             self._known[victim.uid] = victim
             self.changes.add(victim.uid)
 

@@ -6,9 +6,10 @@ are kept once. Pods that name a gang are kept too, without cards as well: they g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final
+from sys import intern
+from typing import Any, Final
 
 from tessera_core.gangs.group_names import named_group
 from tessera_core.kube.host_requests import Host
@@ -20,6 +21,8 @@ from tessera_schema.grants import Grant
 from tessera_schema.kube import Container, ObjectMeta, Pod, PodSpec, Resources
 
 _MOST_SHARED: Final = 4096
+_NOTHING: Final[dict[str, Any]] = {}
+"""Not one for each pod."""
 _GRACE_S: Final = 30
 """Kubernetes' own default."""
 
@@ -27,7 +30,10 @@ _GRACE_S: Final = 30
 class VictimReader:
     """Reads pods as potential victims."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Callable[[str], PotentialVictim | None]) -> None:
+        """`known` gives what was kept of a pod (uid): that is used again where nothing has changed,
+        so that a second list takes no memory."""
+        self._known = known
         self._shared: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
 
     def read(self, pod: Pod, grant: Grant | None, host: Host) -> PotentialVictim | None:
@@ -43,21 +49,25 @@ class VictimReader:
             annotations = {k: annotations[k] for k in VICTIM_ANNOTATIONS if k in annotations}
         kept = Pod(
             metadata=ObjectMeta(
-                name=meta.name, namespace=meta.namespace, uid=meta.uid,
+                name=meta.name, namespace=intern(meta.namespace), uid=meta.uid,
                 deletion_timestamp=meta.deletion_timestamp, labels=self._share(meta.labels),
                 annotations=self._share(annotations),
             ),
             spec=PodSpec(
-                containers=_requesting(host), node_name=spec.node_name,
+                containers=_requesting(host), node_name=intern(spec.node_name),
                 priority=spec.priority, scheduling_group=spec.scheduling_group,
+                node_selector=_NOTHING, overhead=_NOTHING,
             ),
         )  # fmt: skip
-        return PotentialVictim(
-            pod=kept, owner=owner.uid if owner else "", owner_kind=owner.kind if owner else "",
+        made = PotentialVictim(
+            pod=kept, owner=intern(owner.uid) if owner else "",
+            owner_kind=intern(owner.kind) if owner else "",
             since=parse_time(pod.status.start_time) or parse_time(meta.creation_timestamp) or 0,
             grace_s=_GRACE_S if grace_s is None else grace_s,
             checkpointed_at=parse_time(meta.annotations.get(CHECKPOINTED_KEY)),
         )  # fmt: skip
+        known = self._known(meta.uid)
+        return known if known == made else made
 
     def _share(self, texts: Mapping[str, str]) -> dict[str, str]:
         key = tuple(sorted(texts.items())) if texts else ()

@@ -12,6 +12,8 @@ come together are alike, and would all go to the same card without this.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from sys import intern
 from typing import Final
 
 import numpy as np
@@ -19,6 +21,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from tessera_core.fleet.arrays import Codes
+from tessera_core.fleet.charges import MOST_EQUAL
 from tessera_core.fleet.columns import UNPRICED, CardColumns, CardPrice
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.placement.packing.potential import STEP
@@ -91,7 +94,9 @@ def set_prices(fleet: Fleet, hints: NodeHints) -> None:
     """From now on the node's cards have these prices; those not named have none."""
     complete = (hint for hint in hints.cards if len(hint.prices) == len(PRICED_PERCENTS))
     prices = {
-        hint.card: CardPrice(hint.prices, hint.holders, round(min(hint.expected_percent, MOST)))
+        intern(hint.card): _shared(
+            hint.prices, hint.holders, round(min(hint.expected_percent, MOST))
+        )
         for hint in complete
     }
     fleet.set_prices(hints.node, prices)
@@ -101,6 +106,12 @@ def set_prices(fleet: Fleet, hints: NodeHints) -> None:
         fleet.wants[name] = want.wanted_percent
     while len(fleet.wants) > MOST_CLASSES:
         del fleet.wants[next(iter(fleet.wants))]
+
+
+@lru_cache(MOST_EQUAL)
+def _shared(prices: tuple[int, ...], sharers: int, wanted: int) -> CardPrice:
+    """Equal prices are one object: cards that nobody waits for have the same."""
+    return CardPrice(prices, sharers, wanted)
 
 
 def card_prices(cards: CardColumns, request: Request) -> Prices:
