@@ -88,6 +88,16 @@ def test_cycles_that_were_frozen_go_once_they_are_many(garbage: GarbageCollector
     assert state
 
 
+def test_a_state_that_is_replaced_is_not_walked_over_at_once(garbage: GarbageCollector) -> None:
+    state = [Thing() for _ in range(STATE)]
+    garbage.collect_all()
+    with walks() as found:
+        for begin in range(0, STATE, YOUNG):
+            state[begin : begin + YOUNG] = [Thing() for _ in range(YOUNG)]
+            garbage.tick()
+    assert max(walked for _, walked in found) <= MOST
+
+
 def test_what_came_and_went_is_not_searched_for_garbage(garbage: GarbageCollector) -> None:
     for _ in range(3):
         state = [Thing() for _ in range(STATE)]

@@ -47,7 +47,7 @@ from tessera_runtime.bus.client import NatsBus, open_bus
 from tessera_runtime.bus.micro_service import MicroService, open_micro
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import Clock, SystemClock
-from tessera_runtime.garbage import CHECK_S, GarbageCollector, open_garbage_collector
+from tessera_runtime.garbage import TICK_S, GarbageCollector, open_garbage_collector
 from tessera_runtime.http import profile, server
 from tessera_runtime.http.profile import ProfileSettings
 from tessera_runtime.http.server import HttpSettings, PortReporter
@@ -177,8 +177,8 @@ class ServiceShell:
             await read
         self._garbage.collect_all()
         while True:
-            await asyncio.sleep(CHECK_S)
-            self._garbage.check(busy=busy())
+            await asyncio.sleep(TICK_S)
+            self._garbage.tick(busy=busy())
 
 
 def run_service(

@@ -38,7 +38,7 @@ _custom = decoder(Custom)
 _log = logs.named("tessera.scheduler.nodes")
 
 
-class NodeSummary(Struct, frozen=True, kw_only=True):
+class NodeSummary(Struct, frozen=True, kw_only=True, gc=False):
     """What is published of a node's cards."""
 
     name: str

@@ -71,7 +71,7 @@ class _Read(Struct, frozen=True, gc=False):
     """What was in it."""
 
 
-class PodSummary(Struct, frozen=True, kw_only=True):
+class PodSummary(Struct, frozen=True, kw_only=True, gc=False):
     """What the API server shows of one pod."""
 
     uid: str
