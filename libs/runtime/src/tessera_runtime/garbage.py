@@ -115,8 +115,8 @@ class GarbageCollector:
         metrics.collect(lambda: [self._pauses(metrics.full("gc_pause_seconds"))])
 
     def on_collection(self, phase: str, info: dict[str, Any]) -> None:
-        """Called by Python before and after each collection. It takes no lock: whoever runs now may
-        have it."""
+        """Called by Python before and after each collection. It takes no lock: the code that
+        it interrupts may have it."""
         if phase == "start":
             self._began = time.perf_counter()
             return
