@@ -109,9 +109,9 @@ def set_prices(fleet: Fleet, hints: NodeHints) -> None:
 
 
 @lru_cache(MOST_EQUAL)
-def _shared(prices: tuple[int, ...], sharers: int, wanted: int) -> CardPrice:
+def _shared(prices: tuple[int, ...], sharers: int, expected_percent: int) -> CardPrice:
     """Equal prices are one object: cards that nobody waits for have the same."""
-    return CardPrice(prices, sharers, wanted)
+    return CardPrice(prices, sharers, expected_percent)
 
 
 def card_prices(cards: CardColumns, request: Request) -> Prices:
