@@ -44,6 +44,8 @@ class Ticks:
         self.counts = {"busy": UsageCounters(), "quiet": UsageCounters()}
         self.seen: dict[str, UsageCounters] = {}
         self.number = 0
+        self.same = False
+        """Whether each decision is the same as the one before."""
         self.touched: set[str] = set()
         """Whose counters the last tick read, all or a part."""
 
@@ -61,7 +63,7 @@ class Ticks:
         if found is None:
             return False
         assert found == list(self.counts.values())
-        self.steady.decided(CARD, self.members, found, at_s)
+        self.steady.decided(CARD, self.members, found, at_s, same=self.same)
         return True
 
     def read(self, one: LendingMember) -> UsageCounters:
@@ -73,19 +75,19 @@ class Ticks:
         self.touched.add(one.key.uid)
         return self.seen[one.key.uid][1:] != self.counts[one.key.uid][1:]
 
-    def rests(self) -> None:
-        """Until a tick after which a decision stands."""
-        for _ in range(9):
-            self.decides()
-        while self.decides():
-            pass
+    def rests(self, *, throttled: bool = False) -> None:
+        """Until a decision after which all goes on as before."""
+        for _ in range(20):
+            self.decides(throttled=throttled)
+        for _ in range(20):
+            if self.decides(throttled=throttled):
+                return
+        raise AssertionError("no decision is due")
 
 
 def test_a_busy_card_is_decided_upon_every_half_second(members: list[LendingMember]) -> None:
     ticks = Ticks(members)
     ticks.rests()
-    while not ticks.decides():
-        pass
     assert [ticks.decides() for _ in range(10)] == [False, False, False, False, True] * 2
 
 
@@ -107,10 +109,7 @@ def test_who_launches_and_is_throttled_all_the_time_is_read_when_a_decision_is_d
     members: list[LendingMember],
 ) -> None:
     ticks = Ticks(members)
-    for _ in range(9):
-        ticks.decides(throttled=True)
-    while not ticks.decides(throttled=True):
-        pass
+    ticks.rests(throttled=True)
     due = [(ticks.decides(throttled=True), ticks.touched) for _ in range(10)]
     assert [decides for decides, _ in due] == [False, False, False, False, True] * 2
     assert all(read == ({"busy", "quiet"} if decides else {"quiet"}) for decides, read in due)
@@ -122,12 +121,37 @@ def test_who_stops_and_begins_again_is_noticed_once_it_was_quiet_for_long(
     members: list[LendingMember],
 ) -> None:
     ticks = Ticks(members)
-    for _ in range(9):
-        ticks.decides(throttled=True)
-    while not ticks.decides(throttled=True):
-        pass
+    ticks.rests(throttled=True)
     assert [ticks.decides(busy=False) for _ in range(6)] == [False] * 4 + [True, False]
     assert ticks.decides()
+
+
+def test_where_nothing_changes_a_decision_stands_twice_as_long(
+    members: list[LendingMember],
+) -> None:
+    ticks = Ticks(members)
+    ticks.same = True
+    ticks.rests(throttled=True)
+    due = [(ticks.decides(throttled=True), ticks.touched) for _ in range(10)]
+    assert [decides for decides, _ in due] == [False] * 9 + [True]
+    checked = [read == {"busy", "quiet"} for _, read in due]
+    assert checked == [False] * 4 + [True] + [False] * 4 + [True]
+
+
+def test_who_stops_is_noticed_after_half_a_second(members: list[LendingMember]) -> None:
+    ticks = Ticks(members)
+    ticks.same = True
+    ticks.rests(throttled=True)
+    assert [ticks.decides(busy=False) for _ in range(5)] == [False] * 4 + [True]
+
+
+def test_who_only_launches_is_decided_upon_every_half_second(
+    members: list[LendingMember],
+) -> None:
+    ticks = Ticks(members)
+    ticks.same = True
+    ticks.rests()
+    assert [ticks.decides() for _ in range(10)] == [False, False, False, False, True] * 2
 
 
 def test_other_members_are_decided_upon_at_once(members: list[LendingMember]) -> None:

@@ -4,10 +4,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from tessera_agent.containers.holdings import ContainerStage, Holding
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey, HookFiles
 from tessera_agent.containers.loan_renewal import LoanRenewal
-from tessera_agent.lending.loans import LoanWriter, WantedLoans
+from tessera_agent.lending.loans import CurrentLoans, LoanWriter, WantedLoans
+from tessera_core.dialect_kit.lending_terms import LendingTerms
 from tessera_core.hook.limits_file import CardLimit, HookLimits
+from tessera_kubelet.nri.types import PodSandbox
 from tessera_runtime.clock import SystemClock
 
 CARD = "GPU-0"
@@ -32,12 +35,23 @@ class Borrower:
         self.files: ContainerFiles = HookFiles(folder, self.clock).make(
             ContainerKey("uid", "c"), limits
         )
-        self.writer = LoanWriter(1.0)
+        pod = PodSandbox(id="s", name="p", uid="uid", namespace="ns", annotations={})
+        self.held = Holding(
+            key=ContainerKey("uid", "c"), id="id", pod=pod, shares=(), limits=limits,
+            files=self.files, stage=ContainerStage.RUNNING, since=0, terms=LendingTerms(),
+        )  # fmt: skip
+        self.writer, self.loans = LoanWriter(1.0), CurrentLoans(1.0)
 
     def lend(self, permille: int) -> None:
         """What a decision says now."""
         wanted = WantedLoans(self.files, {CARD: permille}, hold=False)
         self.writer.write([wanted], self.clock.now_ns)
+        self.loans.take([self.held])
+
+    @property
+    def ends(self) -> bool:
+        """Whether the loan is to be renewed now."""
+        return bool(self.loans.ending(self.clock.now_ns))
 
     def measure(self) -> None:
         """What the driver measured is written."""
@@ -65,22 +79,34 @@ def test_a_measurement_renews_the_loan(tmp_path: Path) -> None:
     assert one.files.limits.generation == generation  # there was nothing to write
 
 
-def test_a_loan_is_renewed_with_the_decision_where_nothing_else_is_written(
-    tmp_path: Path,
-) -> None:
+def test_a_loan_is_renewed_by_itself_where_nothing_else_is_written(tmp_path: Path) -> None:
     one = Borrower(tmp_path)
     for _ in range(4):
         one.lend(200)
         assert one.left_s == 1.0
-        one.after(0.5)
+        one.after(0.6)
+        assert not one.ends
+        one.after(0.15)
+        assert one.ends
+
+
+def test_a_loan_that_was_renewed_meanwhile_does_not_end(tmp_path: Path) -> None:
+    one = Borrower(tmp_path)
+    one.lend(200)
+    for _ in range(3):
+        one.after(0.4)
+        assert not one.ends
+        one.measure()
 
 
 def test_nothing_is_renewed_once_the_decision_is_old(tmp_path: Path) -> None:
     one = Borrower(tmp_path)
     one.lend(200)
-    one.after(0.7)
+    one.after(0.9)
     one.measure()
-    assert round(one.left_s, 3) == 0.3
+    one.after(0.4)
+    one.measure()
+    assert round(one.left_s, 3) == 0.6
 
 
 def test_a_loan_that_was_taken_back_or_ended_stays_so(tmp_path: Path) -> None:

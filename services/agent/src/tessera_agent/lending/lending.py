@@ -22,6 +22,7 @@ from typing import Final, NoReturn
 from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
 from tessera_agent.containers.hook_files import ContainerKey
 from tessera_agent.lending.loans import (
+    CurrentLoans,
     LoanWriter,
     WantedLoans,
     has_loan_or_hold,
@@ -98,10 +99,9 @@ class LendingLoop:
         again_s = min(_STANDS * settings.loan_s, settings.idle_s)
         self._steady = SteadyCards(again_s, self._usage_files)
         self._writer = LoanWriter(settings.loan_s)
+        self._loans = CurrentLoans(settings.loan_s)
         self._turn: _Turn | None = None
         """The one that the last tick was of."""
-        self._lends_rest = False
-        """Whether a best-effort container has a loan."""
         self._working = threading.Lock()
         self._over = threading.Event()
         metrics.collect(self._collect)
@@ -158,7 +158,7 @@ class LendingLoop:
         at = start
         while at < start + _TURN_S and changes == self._holdings.changes:
             self._tick(turn, began + at - start)
-            due = at + self._settings.tick_s / (_REST_TICKS if self._lends_rest else 1)
+            due = at + self._settings.tick_s / (_REST_TICKS if self._loans.to_best_effort else 1)
             if self._over.wait(max(due - monotonic(), 0)):
                 return
             at = monotonic()
@@ -178,9 +178,12 @@ class LendingLoop:
         for card, members in turn.members.items():
             if not self._is_skipped(card) and self._decide(card, members, now, wall_ns):
                 affected |= {held.key: held for held in turn.on_card.get(card, ())}
-        if affected:
+        changed, ending = bool(affected), self._loans.ending(wall_ns)
+        if changed or ending:
+            affected |= {held.key: held for held in ending}
             self._writer.write(self._wanted(affected.values()), wall_ns)
-            self._lends_rest = any(map(_has_rest_loan, turn.running))
+        if changed:
+            self._loans.take(turn.running)
 
     def _begin(self, turn: _Turn) -> None:
         """Forget who and what takes part no more."""
@@ -204,10 +207,12 @@ class LendingLoop:
         """Whether something new was decided there."""
         counters = self._steady.due(card, members, now)
         if counters is not None:
+            before = self._decided.get(card)
             lender = self._lenders.setdefault(card, Lender(self._timings))
             samples = [_sample(m, c, wall_ns) for m, c in zip(members, counters, strict=True)]
-            self._decided[card] = lender.decide(samples, now)
-            self._steady.decided(card, members, counters, now)
+            decision = self._decided[card] = lender.decide(samples, now)
+            same = decision == before and not decision.held
+            self._steady.decided(card, members, counters, now, same=same)
         if self._decided[card].calm:
             self._waiting[card] = _CALM
         return counters is not None
@@ -257,10 +262,6 @@ def _sample(member: LendingMember, counters: UsageCounters, wall_ns: int) -> Cou
         gpu_ns=counters.gpu_ns, throttled_ns=counters.throttled_ns,
         launches=counters.launches,
     )  # fmt: skip
-
-
-def _has_rest_loan(held: Holding) -> bool:
-    return any(card.lent_permille and card.is_rest for card in limits_of(held).cards)
 
 
 def _name(key: ContainerKey) -> str:

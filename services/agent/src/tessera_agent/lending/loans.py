@@ -16,9 +16,12 @@ from tessera_runtime import logs
 
 _log: Final = logs.named("tessera.agent.lending")
 _SECOND: Final = 1_000_000_000
-_RENEWED: Final = 0.62
-"""Part of a loan's time: one that has no more left is renewed with a decision. Until the one after
-half of it passes, and a tick."""
+_NEVER: Final = 1 << 63
+_LEFT: Final = 0.3
+"""Part of a loan's time: one that has no more left is renewed."""
+_STANDS: Final = 1.2
+"""Of a loan's time, for which whatever is written renews it, from the decision about it on; another
+one comes sooner."""
 
 
 class WantedLoans(NamedTuple):
@@ -30,13 +33,42 @@ class WantedLoans(NamedTuple):
     hold: bool
 
 
+class CurrentLoans:
+    """Which containers are lent to or held, and when that is to be renewed."""
+
+    def __init__(self, loan_s: float) -> None:
+        self._left_ns = round(loan_s * _SECOND * _LEFT)
+        self._to: list[Holding] = []
+        self._first_end_ns = 0
+        self.to_best_effort = False
+        """Whether a best-effort container has a loan."""
+
+    def take(self, running: Iterable[Holding]) -> None:
+        """Take in what the files of these have now."""
+        self._to = [held for held in running if has_loan_or_hold(held)]
+        self._first_end_ns = min((_end_ns(limits_of(held)) for held in self._to), default=_NEVER)
+        self.to_best_effort = any(
+            card.lent_permille and card.is_rest
+            for held in self._to for card in limits_of(held).cards
+        )  # fmt: skip
+
+    def ending(self, wall_ns: int) -> list[Holding]:
+        """Those whose loan, or hold, is to be renewed. It may have been by now."""
+        soon_ns = wall_ns + self._left_ns
+        if soon_ns < self._first_end_ns:
+            return []
+        self.take(self._to)
+        return [held for held in self._to if _end_ns(limits_of(held)) <= soon_ns]
+
+
 class LoanWriter:
     """Writes what differs, and what has to be renewed."""
 
     def __init__(self, loan_s: float) -> None:
         """A loan, or a hold, ends by itself `loan_s` seconds after it was written."""
         self._loan_ns = round(loan_s * _SECOND)
-        self._renew_ns = round(loan_s * _SECOND * _RENEWED)
+        self._left_ns = round(loan_s * _SECOND * _LEFT)
+        self._stands_ns = round(loan_s * _SECOND * _STANDS)
         self.changes: Counter[str] = Counter(dict.fromkeys(("lent", "taken-back", "failed"), 0))
 
     def write(self, wanted: Iterable[WantedLoans], wall_ns: int) -> None:
@@ -45,8 +77,7 @@ class LoanWriter:
         later = []
         for one in wanted:
             files, loans, _ = one
-            lends = any(loans.values())
-            until_ns = wall_ns + self._renew_ns if lends else 0
+            until_ns = wall_ns + self._stands_ns if any(loans.values()) else 0
             files.renewal = LoanRenewal(until_ns, self._loan_ns)
             if not self._is_to_write(one, wall_ns):
                 continue
@@ -61,7 +92,7 @@ class LoanWriter:
 
     def _is_to_write(self, wanted: WantedLoans, wall_ns: int) -> bool:
         """Whether the file says otherwise, or what it says has to be renewed."""
-        limits, loans, renew_ns = wanted.files.limits, wanted.loans, wall_ns + self._renew_ns
+        limits, loans, renew_ns = wanted.files.limits, wanted.loans, wall_ns + self._left_ns
         if wanted.hold != limits.holds_launches or (
             wanted.hold and limits.hold_until_ns <= renew_ns
         ):
@@ -108,6 +139,14 @@ def has_loan_or_hold(held: Holding) -> bool:
     """Whether its limits file has a loan or a hold."""
     limits = limits_of(held)
     return limits.holds_launches or any(card.lent_permille for card in limits.cards)
+
+
+def _end_ns(limits: HookLimits) -> int:
+    """When the first of its loans and its hold ends by itself."""
+    ends = [card.lent_until_ns for card in limits.cards if card.lent_permille]
+    if limits.holds_launches:
+        ends.append(limits.hold_until_ns)
+    return min(ends, default=_NEVER)
 
 
 def limits_of(held: Holding) -> HookLimits:

@@ -39,6 +39,12 @@ class _Follower(Struct):
     """When it was seen to launch last."""
     held_back_s: float = _NEVER
 
+    @property
+    def seen_s(self) -> tuple[float, float]:
+        """When it did either, the earlier first."""
+        times = self.launched_s, self.held_back_s
+        return min(times), max(times)
+
     def take(self, now: UsageCounters, at_s: float, quiet_s: float) -> bool:
         """Take the counters in; whether it launches, or is held back, after a quiet time."""
         found = False
@@ -55,20 +61,24 @@ class _Steady(Struct):
     """One card, since its last decision."""
 
     members: Sequence[LendingMember]
+    check_s: float
+    """When those that are busy are examined."""
     until_s: float
     """Another decision is due then, whatever happens."""
     followers: dict[ContainerKey, _Follower]
     watched: list[tuple[float, _Follower]]
-    """From when each is quiet in one way or the other, the earliest first. One that launches and is
-    held back all the time does nothing that is decided upon at once, so it is not read."""
+    """From when each is quiet in one way or the other, the earliest first."""
+    busy: list[_Follower]
+    """Who launches and is held back all the time: nothing is decided upon at once but that it may
+    have stopped."""
 
 
 class SteadyCards:
     """The cards of a node, and what was decided there."""
 
     def __init__(self, again_s: float, counters: MemberCounters) -> None:
-        """A decision stands for `again_s` seconds at most; quiet is who did nothing for as long.
-        Times here are of a clock that never jumps."""
+        """Quiet is who did nothing for `again_s` seconds of a clock that never jumps, as all times
+        here are. A decision stands for as long at most, and twice as long where nothing changes."""
         self._again_s = again_s
         self._counters = counters
         self._cards: dict[str, _Steady] = {}
@@ -85,12 +95,13 @@ class SteadyCards:
 
     def decided(
         self, card: str, members: Sequence[LendingMember], counters: Sequence[UsageCounters],
-        at_s: float,
+        at_s: float, *, same: bool,
     ) -> None:  # fmt: skip
-        """Another decision for the card, made of these counters."""
+        """Another decision for the card, made of these counters; whether it is the `same` as the
+        one before."""
         before, again_s = self._cards.get(card), self._again_s
         known = before.followers if before else {}
-        followers, watched = {}, []
+        followers, watched, busy = {}, [], []
         for member, now in zip(members, counters, strict=True):
             follower = known.get(member.key)
             if follower is None:
@@ -99,11 +110,15 @@ class SteadyCards:
                 follower.member = member
                 follower.take(now, at_s, again_s)
             followers[member.key] = follower
-            quiet_from = min(follower.launched_s, follower.held_back_s) + again_s
-            if quiet_from < at_s + again_s:
-                watched.append((quiet_from, follower))
+            earlier_s, later_s = follower.seen_s
+            if earlier_s == at_s:
+                busy.append(follower)
+            else:
+                watched.append((earlier_s + again_s, follower))
+                same = same and later_s < at_s
         watched.sort(key=_quiet_from)
-        self._cards[card] = _Steady(members, at_s + again_s, followers, watched)
+        until_s = at_s + again_s * (2 if same else 1)
+        self._cards[card] = _Steady(members, at_s + again_s, until_s, followers, watched, busy)
 
     def keep_only(self, cards: Mapping[str, object]) -> None:
         """Forget all others."""
@@ -111,7 +126,8 @@ class SteadyCards:
             del self._cards[card]
 
     def _stands(self, steady: _Steady, at_s: float) -> bool:
-        """Whether nobody who was quiet launches, or is held back, and it is not too long ago."""
+        """Whether nobody who was quiet launches, or is held back, or the other way round, and it is
+        not too long ago."""
         if at_s >= steady.until_s:
             return False
         moved, stands = self._counters.moved, True
@@ -121,6 +137,9 @@ class SteadyCards:
             if moved(follower.member):
                 now = self._counters.read(follower.member)
                 stands &= not follower.take(now, at_s, self._again_s)
+        if stands and at_s >= steady.check_s:
+            steady.check_s = steady.until_s
+            return all(moved(follower.member) for follower in steady.busy)
         return stands
 
 
