@@ -38,11 +38,16 @@ class LaterGrants:
         """Forget what was read of other pods than these."""
         self._read = {uid: text for uid, text in self._read.items() if uid in uids}
 
+    def shows_another(self, held: Holding) -> bool:
+        """Whether the API server shows a grant of the container's pod that was not read yet."""
+        shown = self._pods.get(held.key.uid)
+        return bool(shown and shown.grant and self._read.get(held.key.uid) != shown.grant)
+
     async def update(self, held: Holding) -> None:
         """Take the grant that the API server shows of the container's pod, if it is a later one."""
         uid = held.key.uid
         shown = self._pods.get(uid)
-        if shown is None or not shown.grant or self._read.get(uid) == shown.grant:
+        if shown is None or not self.shows_another(held):
             return
         grant, earlier = self._admitter.proven(uid, shown.grant), self._holdings.granted(uid)
         if grant is None:

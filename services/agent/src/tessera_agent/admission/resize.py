@@ -9,6 +9,7 @@ use, so that it is not given twice. Cores are a rate: they change at once.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Final, NoReturn
 
@@ -122,9 +123,24 @@ class LimitsReconciler:
         self._since = {each: at for each, at in self._since.items() if each[0] in keys}
         self._in_line = {each: by for each, by in self._in_line.items() if each[0] in keys}
         for held in running:
-            await self._grants.update(held)
-        for held in running:
-            await self._reconcile(held.key)
+            if self._grants.shows_another(held):
+                await self._grants.update(held)
+        now = asyncio.get_running_loop().time()
+        names = {held.pod.namespace for held in running}
+        percents = {name: self._throttled.percent(name, now) for name in names}
+        for key in [held.key for held in running]:
+            now_held = self._holdings.get(key)
+            if now_held and not self._is_in_line(now_held, percents.get(now_held.pod.namespace)):
+                await self._reconcile(key)
+
+    def _is_in_line(self, held: Holding, percent: float | None) -> bool:
+        """Whether its limits are as they were when they were last found in line: most always are,
+        and nothing waits for them."""
+        off = self._unlimited(held)
+        return all(
+            self._in_line.get((held.key, share.card)) == _compared(held, share, percent, off)
+            for share in held.granted or held.shares
+        )
 
     async def _reconcile(self, key: ContainerKey) -> None:
         """Change the container's limits where they differ from what they should be."""
@@ -145,8 +161,8 @@ class LimitsReconciler:
         if held is None or held.files is None:
             return False
         limit = next((c for c in held.files.limits.cards if c.uuid == share.card), None)
-        off = share.card in self._unlimited(held)
-        compared = (held, share, percent, off, limit and _without_loan(limit))
+        off = self._unlimited(held)
+        compared = _compared(held, share, percent, off)
         if self._in_line.get((key, share.card)) == compared:
             return False
         if limit is None or not self._reserve(held, share):
@@ -154,7 +170,7 @@ class LimitsReconciler:
         wanted = WantedLimits(
             share=share,
             used_bytes=await self._used(held, limit, share, now),
-            off=off,
+            off=share.card in off,
             lowered=share.card in held.lowered,
             percent=percent,
         )
@@ -232,11 +248,18 @@ def _with(held: Holding, share: Share) -> tuple[Share, ...]:
     return tuple(share if s.card == share.card else s for s in held.shares)
 
 
-def _without_loan(limit: CardLimit) -> tuple[object, ...]:
-    """What of it follows from the grant."""
-    return (
-        limit.memory_bytes, limit.resident_bytes, limit.flags, limit.cores_permille, limit.mode
-    )  # fmt: skip
+def _compared(
+    held: Holding, share: Share, percent: float | None, off: Collection[str]
+) -> tuple[object, ...]:
+    """By what the limits of a share are in line: all that they follow from, and what of them does
+    not change with a loan or a measurement."""
+    for limit in held.files.limits.cards if held.files else ():
+        if limit.uuid == share.card:
+            return (
+                held, share, percent, share.card in off, limit.memory_bytes, limit.resident_bytes,
+                limit.flags, limit.cores_permille, limit.mode,
+            )  # fmt: skip
+    return (held, share, percent)
 
 
 def _with_cores(limit: CardLimit, permille: int, *, off: bool) -> CardLimit:

@@ -40,8 +40,8 @@ class _Follower(Struct):
     held_back_s: float = _NEVER
 
     @property
-    def seen_s(self) -> tuple[float, float]:
-        """When it did either, the earlier first."""
+    def did_s(self) -> tuple[float, float]:
+        """When it did the one and the other, the earlier first."""
         times = self.launched_s, self.held_back_s
         return min(times), max(times)
 
@@ -110,7 +110,7 @@ class SteadyCards:
                 follower.member = member
                 follower.take(now, at_s, again_s)
             followers[member.key] = follower
-            earlier_s, later_s = follower.seen_s
+            earlier_s, later_s = follower.did_s
             if earlier_s == at_s:
                 busy.append(follower)
             else:

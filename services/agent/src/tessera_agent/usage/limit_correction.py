@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final, NamedTuple, NoReturn, Protocol
 
-from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage
+from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
 from tessera_agent.devices.monitor import DeviceMonitor
 from tessera_agent.usage.busy_time import GpuBusyCounters
@@ -65,6 +65,9 @@ class LimitCorrections:
         self._busy = GpuBusyCounters()
         self._whose: dict[int, str] = {}
         """Process -> its container, which cannot be found any more once the process has ended."""
+        self._watched: Mapping[ContainerKey, HookedContainer] = {}
+        """As given last."""
+        self._by_id: dict[str, tuple[ContainerKey, ContainerFiles]] = {}
         self._owed: dict[_Part, int] = {}
         """Nanoseconds."""
         self._counted: dict[_Part, RawCounter] = {}
@@ -90,17 +93,15 @@ class LimitCorrections:
     ) -> None:
         pids = {process.pid for card in read.cards for process in card.processes}
         self._whose = {p: self._whose.get(p) or self._owners.container_of(p) for p in pids}
-        by_id = {one.id: (key, one.files) for key, one in watched.items() if one.id and one.files}
-        self._owed = {part: ns for part, ns in self._owed.items() if part.key in watched}
-        self._counted = {part: at for part, at in self._counted.items() if part.key in watched}
-        self._written = {part for part in self._written if part.key in watched}
-        self._usage_files.keep_only(watched.keys())
+        if watched is not self._watched:
+            self._forget_others(watched)
+        by_id = self._by_id
         for card in read.cards:
-            fresh = self._busy.since(card)
+            fresh, card_key = self._busy.since(card), uuid_key(card.id)
             for id_, busy_ns in self._by_container(card, fresh or {}).items():
                 if id_ in by_id:
                     key, files = by_id[id_]
-                    part = _Part(key, uuid_key(card.id))
+                    part = _Part(key, card_key)
                     self._owed[part] = self._owed.get(part, 0) + busy_ns
                     limit = _limit(files, part.card)
                     if limit is None:
@@ -108,6 +109,16 @@ class LimitCorrections:
                     due = fresh is not None and (everyone or is_limited(limit))
                     if due or part not in self._counted:
                         self._settle(part, files, limit, card.sampled_us)
+
+    def _forget_others(self, watched: Mapping[ContainerKey, HookedContainer]) -> None:
+        self._watched = watched
+        self._by_id = {
+            one.id: (key, one.files) for key, one in watched.items() if one.id and one.files
+        }
+        self._owed = {part: ns for part, ns in self._owed.items() if part.key in watched}
+        self._counted = {part: at for part, at in self._counted.items() if part.key in watched}
+        self._written = {part for part in self._written if part.key in watched}
+        self._usage_files.keep_only(watched.keys())
 
     def end(self) -> None:
         """Close what is open, once nothing is written any more."""
@@ -168,6 +179,9 @@ class CorrectionLoop:
         self._corrections = corrections
         self._interval_s = interval_s
         self._everyone_at = float("-inf")
+        self._changes = -1
+        """`ContainerRegistry.changes` when those that run were read last."""
+        self._hooked: dict[ContainerKey, Holding] = {}
 
     async def run(self) -> NoReturn:
         """Correct at each answer of the driver, for ever."""
@@ -179,14 +193,21 @@ class CorrectionLoop:
         finally:
             self._corrections.end()
 
+    def _running(self) -> dict[ContainerKey, Holding]:
+        """The same object as before where nothing changed."""
+        if self._changes != self._holdings.changes:
+            self._changes = self._holdings.changes
+            self._hooked = {
+                h.key: h
+                for h in self._holdings
+                if h.stage is ContainerStage.RUNNING and h.files is not None
+            }
+        return self._hooked
+
     async def correct(self) -> None:
         """Write what the driver's last answer says of the containers."""
         now, read = asyncio.get_running_loop().time(), self._devices.readings
-        hooked = {
-            h.key: h
-            for h in self._holdings
-            if h.stage is ContainerStage.RUNNING and h.files is not None
-        }
+        hooked = self._running()
         timed = {uuid_key(card.id) for card in read.cards if card.sampled_us}
         self._devices.closely = any(
             is_limited(limit) and uuid_key(limit.uuid) in timed
@@ -202,4 +223,7 @@ class CorrectionLoop:
 
 
 def _limit(files: ContainerFiles, card: str) -> CardLimit | None:
-    return next((limit for limit in files.limits.cards if uuid_key(limit.uuid) == card), None)
+    for limit in files.limits.cards:
+        if uuid_key(limit.uuid) == card:
+            return limit
+    return None
