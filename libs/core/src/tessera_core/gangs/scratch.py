@@ -81,7 +81,6 @@ class ScratchCluster:
         reserved cards may be used as well (`ShadowCards.key`); None = everybody's. Those in
         `also_closed`, (nodes, cards) of the ledger's fleet, may not."""
         self._ledger = ledger
-        self._filters = filters.scratch()
         plain = opened is not None and not opened and also_closed is None
         fleet = ledger.fleet if plain else ledger.fleet.opened(opened, also_closed)
         self._fleet = fleet.snapshot()
@@ -89,8 +88,8 @@ class ScratchCluster:
         self._uses: dict[str, dict[tuple[str, str], QuotaUsage]] = {}
         self._bound: dict[str, Amounts] = {}
         """Uid of a pod that has left -> what it requests of its node."""
-        rows = self._fleet.rows
-        self._rows = np.array([rows.get(name, -1) for name in self._filters.names], np.int64)
+        self._rows = filters.rows_in(fleet)
+        self._filters = filters.scratch()
         self._open = self._opened(only)
 
     def copy(self, only: Set[str] | None = None) -> ScratchCluster:
@@ -132,6 +131,8 @@ class ScratchCluster:
             wanted = units(member.request)
             allowance = self._allowance(member.request.namespace)
             rows, room = self._placer.screened(wanted, allowance, self._open)
+            if not rows.any():
+                return 0
             by_row = np.minimum(by_row, copies_by_cards(self._fleet, wanted[0], room, most))
             by_row[~rows] = 0
         return int(min(by_row.sum(), most))

@@ -20,6 +20,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from tessera_core.fleet.arrays import Bools, Floats, Ints
+from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.node_affinity import NodeAffinity, Refusal
 from tessera_core.kube.pod_requests import (
     PODS,
@@ -89,6 +90,7 @@ class KubeSchedulerFilters:
         self._total: dict[str, Floats] = {}
         self._used: dict[str, Floats] = {}
         self._changed: list[int] = []
+        self._rows_in: tuple[Mapping[str, int], int, Ints] = ({}, -1, np.zeros(0, np.int64))
         self._nodes_changed()
 
     def _nodes_changed(self) -> None:
@@ -184,6 +186,15 @@ class KubeSchedulerFilters:
     def names(self) -> tuple[str, ...]:
         """The nodes, in the order of `copies`."""
         return tuple(self._rows)
+
+    def rows_in(self, fleet: Fleet) -> Ints:
+        """The row of each node in a fleet, -1 where the fleet does not know it, in the same order;
+        to be read. It is remembered while the fleet's rows are the same."""
+        rows, layout, found = self._rows_in
+        if rows is not fleet.rows or layout != fleet.layout:
+            found = np.array([fleet.rows.get(name, -1) for name in self._rows], np.int64)
+            self._rows_in = fleet.rows, fleet.layout, found
+        return found
 
     def copies(self, pod: Pod, most: int) -> Ints:
         """How many pods like this one each node takes now, at most `most`. Raises BadQuantity."""

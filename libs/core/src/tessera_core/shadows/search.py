@@ -78,6 +78,7 @@ class SeatsLaterSearch:
         """The cards that could take the first container of a member if nobody used any: of a model
         that it takes, on a node where its pods may be. What is reserved for others is among them.
         `kind` comes before."""
+        yield from _WHOLE_FLEET
         fleet = self._ledger.fleet
         scratch = ScratchCluster(self._ledger, self._filters, only=self._nodes(), opened=None)
         used = {name: getattr(fleet.cards, name).copy() for name in USAGE}
