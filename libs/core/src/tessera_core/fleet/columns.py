@@ -119,10 +119,11 @@ class CardColumns:
         return part
 
     def idle(self) -> CardColumns:
-        """The same cards, none of them used."""
+        """The same cards, none of them used; to be read."""
         idle = self.copy()
         for name in (*USAGE, *LENT):
-            setattr(idle, name, np.zeros_like(getattr(self, name)))
+            column = getattr(self, name)
+            setattr(idle, name, np.broadcast_to(np.zeros((), column.dtype), column.shape))
         return idle
 
     def usage(self) -> Floats:
