@@ -165,7 +165,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument(
         "--best-effort-memory", action="store_true",
-        help="and have memory that others were granted and do not use; the product does not do it",
+        help="and have memory that others were granted and do not use",
     )  # fmt: skip
     parser.add_argument(
         "--card", choices=("open", "closed"), default="open",

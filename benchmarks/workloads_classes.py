@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.workloads_cluster import Unreadable, request_of
+from benchmarks.workloads_cluster import WHOLE, Unreadable, request_of
 from benchmarks.workloads_pods import Job, Workload, Works
 from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.annotation_keys import BEST_EFFORT, CLASS_KEY
@@ -39,6 +39,8 @@ def with_best_effort(
 def _best_effort(registry: DialectRegistry, job: Job) -> Job:
     """As it is where it may not be best-effort."""
     if not isinstance(job.wants, Works) or job.kind in _USERS:
+        return job
+    if request_of(registry, job).containers[0].requests[0].cores_percent >= WHOLE:
         return job
     other = replace(job, annotations={**job.annotations, CLASS_KEY: BEST_EFFORT})
     try:

@@ -1,12 +1,11 @@
-"""Best-effort memory: what owners were granted and do not use, given to best-effort pods.
+"""Best-effort memory: what is granted or lent and not used, given to best-effort pods.
 
 A best-effort pod that asks for one card is booked in a column of its own, and the ledger, in which
 owners find their place, does not know of it. It has the card with the least room that does
-(`tessera_core.usage.memory_room`). Where an owner comes and too little is left for it, the youngest
-best-effort pods end before it starts; where owners grow beyond their margin, they end in the tick
-in which there is too little, which counts whole, and the card is closed for an hour. A pod that
-ended waits again, its work since its last checkpoint lost. Nobody shares a card with an owner that
-was granted all of its cores.
+(`tessera_core.usage.memory_room`). As in a cluster nothing happens where an owner comes or grows
+until the card itself has too little: then the youngest best-effort pods end, and the card is closed
+for an hour. A pod that ended waits again, its work since its last checkpoint lost. Nobody shares a
+card with an owner that was granted all of its cores: it has the card to itself.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from benchmarks.workloads_placement import Placement, SeatGrant
 from benchmarks.workloads_pods import Workload
 from benchmarks.workloads_seats import Seats
 from tessera_core.fleet.arrays import Bools, Floats
-from tessera_core.usage.memory_room import MemoryRoomRules, left_bytes, owners_bytes, room_bytes
+from tessera_core.usage.memory_room import MemoryRoomRules, needed_bytes, room_bytes
 from tessera_schema.cards import MIB
 
 SEATS: Final = 2 * SLOTS
-"""On each card: as many best-effort pods as owners."""
+"""On each card: an owner finds a slot whatever is lent."""
 
 
 def has_no_grant(run: Run) -> bool:
@@ -53,8 +52,8 @@ class SparePlacement:
             return self._owners.place(run, now)
         asks = run.request.containers[0].requests[0]
         memory = asks.memory_bytes or int(self._card_bytes * asks.memory_percent / 100)
-        free = self.seats.spare.sum(1) < SLOTS
-        room = np.where(free, room_bytes(self._left(now), self.closed(now)), 0.0)
+        free = (self.seats.job >= 0).sum(1) < SLOTS
+        room = np.where(free, self._room(now), 0.0)
         fits = np.flatnonzero(room >= memory)
         if not len(fits):
             return None
@@ -77,26 +76,25 @@ class SparePlacement:
         """Cards on which an owner was hurt within the hour."""
         return np.asarray(self._closed_until > now)
 
+    @property
+    def alone(self) -> Bools:
+        """Cards that an owner has to itself."""
+        return np.asarray((self.seats.promised >= WHOLE).any(1))
+
     def close(self, card: int, now: float) -> None:
         """An owner was hurt there."""
         self._closed_until[card] = now + self.rules.closed_s
 
     def short(self, now: float) -> Floats:
-        """Bytes that best-effort pods hold too many of, of each card."""
-        found: Floats = np.maximum(-self._left(now), 0.0)
-        return found
+        """Bytes in use beyond what each card has, or that an owner has to itself."""
+        used = self.seats.memory_in_use(now)
+        lent = np.where(self.seats.spare, used, 0.0).sum(1)
+        over = np.maximum(used.sum(1) - self._card_bytes, 0.0)
+        return np.where(self.alone, lent, over)
 
-    def short_now(self, now: float) -> Floats:
-        """Bytes in use beyond what a card has, before anybody starts who has just come."""
-        used = np.where(self.seats.sat <= now, self.seats.memory_in_use(now), 0.0)
-        found: Floats = np.maximum(used.sum(1) - self._card_bytes, 0.0)
-        return found
-
-    def _left(self, now: float) -> Floats:
-        seats = self.seats
-        memory = seats.memory.astype(np.float64)
-        granted = np.where(seats.spare, 0.0, memory)
+    def _room(self, now: float) -> Floats:
+        seats, rules = self.seats, self.rules
+        held, held_s = seats.memory.astype(np.float64), now - seats.sat
         peaks = np.where(self._who == seats.job, self._peaks, 0.0)
-        owners = owners_bytes(granted, peaks, now - seats.sat, self.rules)
-        owners[seats.promised >= WHOLE] = self._card_bytes
-        return left_bytes(self._card_bytes, owners, np.where(seats.spare, memory, 0.0))
+        needed = needed_bytes(held, peaks, held_s, seats.spare, rules)
+        return room_bytes(self._card_bytes, needed, self.closed(now) | self.alone)

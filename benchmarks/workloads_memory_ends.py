@@ -14,18 +14,16 @@ class SpareMemory:
     """A part of a policy: ends who is too many."""
 
     def before(self, world: Simulation, wants: Floats) -> None:
-        """Owners that have come find what they were granted."""
+        """Owners that begin or grow find what they were granted."""
         spare = world.spare
         if spare is None:
             return
-        short, used = spare.short_now(world.now), world.seats.memory_in_use(world.now)
+        short, used = spare.short(world.now), world.seats.memory_in_use(world.now)
         for card in np.flatnonzero(short).tolist():
-            world.counted.over_s += TICK_S
-            spare.close(card, world.now)
+            if not spare.alone[card]:
+                world.counted.over_s += TICK_S
+                spare.close(card, world.now)
             self._end(world, wants, card, float(short[card]), used)
-        short, granted = spare.short(world.now), world.seats.memory.astype(np.float64)
-        for card in np.flatnonzero(short).tolist():
-            self._end(world, wants, card, float(short[card]), granted)
 
     def after(self, world: Simulation, wants: Floats, got: Floats) -> None:
         """Nothing."""

@@ -134,7 +134,7 @@ class Seats:
         grown = np.minimum(age_s / np.maximum(self._grows_s, 1e-9), 1)
         part = np.where(self._grows_s > 0, self._first + (1 - self._first) * grown, 1.0)
         grown_up = np.where(self._bytes > 0, self._bytes, self.memory * self._used)
-        found: Floats = np.minimum(grown_up * part, self.memory)
+        found: Floats = np.where(self.sat <= now, np.minimum(grown_up * part, self.memory), 0.0)
         return found
 
     def served_elsewhere(self, number: int, now: float) -> float:

@@ -78,7 +78,7 @@ def a_full_card(leaves: int) -> Ledger:
     """A ledger whose first card is granted to one owner, that leaves so many MiB of it."""
     ledger = a_ledger()
     assert ledger.assume([an_owner("owner", "g0", CARD_MIB)], 0) is None
-    ledger.set_owner_needs("n1", needs(g0={"owner": CARD_MIB - leaves}))
+    ledger.set_memory_needs("n1", needs(g0={"owner": CARD_MIB - leaves}))
     return ledger
 
 
@@ -119,9 +119,9 @@ def test_where_nothing_is_lent_a_best_effort_pod_is_granted_its_memory() -> None
 
 def test_what_is_lent_stays_taken_for_best_effort_pods_where_no_more_is_lent() -> None:
     ledger = a_ledger()
-    ledger.set_owner_needs("n1", needs(g0={}))
+    ledger.set_memory_needs("n1", needs(g0={}))
     assert all(lent_on(ledger, f"a{n}") is not None for n in range(8))
-    ledger.set_owner_needs("n1", {})
+    ledger.set_memory_needs("n1", {})
     assert lent_on(ledger, "b") is None
     assert ledger.assume([an_owner("owner", "g0", CARD_MIB)], 0) is None
 
@@ -129,7 +129,7 @@ def test_what_is_lent_stays_taken_for_best_effort_pods_where_no_more_is_lent() -
 def test_an_owner_that_came_since_leaves_nothing() -> None:
     ledger = a_ledger()
     ledger.assume([an_owner("first", "g0", 4000)], 0)
-    ledger.set_owner_needs("n1", needs(g0={"first": 1000}))
+    ledger.set_memory_needs("n1", needs(g0={"first": 1000}))
     ledger.assume([an_owner("second", "g0", 4000)], 0)
     assert on(ledger, "unused") == 3000
     assert lent_on(ledger, "a") is not None
@@ -138,16 +138,30 @@ def test_an_owner_that_came_since_leaves_nothing() -> None:
 def test_an_owner_that_has_gone_leaves_nothing() -> None:
     ledger = a_ledger()
     ledger.assume([an_owner("first", "g0", 4000), an_owner("second", "g0", 4000)], 0)
-    ledger.set_owner_needs("n1", needs(g0={"first": 1000, "second": 4000}))
+    ledger.set_memory_needs("n1", needs(g0={"first": 1000, "second": 4000}))
     ledger.ended("first")
     ledger.assume([an_owner("third", "g0", 4000)], 0)
     assert on(ledger, "unused") == 0
     assert lent_on(ledger, "a") is None
 
 
+def test_what_pods_leave_of_what_they_are_lent_is_lent_again() -> None:
+    ledger = a_full_card(leaves=2500)
+    assert lent_on(ledger, "a") is not None
+    assert lent_on(ledger, "b") is not None
+    assert lent_on(ledger, "c") is None
+    ledger.set_memory_needs("n1", needs(g0={"owner": CARD_MIB - 2500, "a": 400, "b": 1000}))
+    assert on(ledger, "unused") == 2500 + 600
+    assert lent_on(ledger, "c") is not None
+    assert on(ledger, "lent_memory") == 3000
+    ledger.ended("a")
+    assert on(ledger, "unused") == 2500
+    assert lent_on(ledger, "d") is None
+
+
 def test_cards_of_which_more_can_be_granted_than_they_have_lend_nothing() -> None:
     ledger = a_ledger(physical_mib=4000)
-    ledger.set_owner_needs("n1", needs(g0={}, g1={}))
+    ledger.set_memory_needs("n1", needs(g0={}, g1={}))
     assert not ledger.fleet.cards.lends.any()
 
 
@@ -163,7 +177,7 @@ def test_a_node_that_publishes_its_cards_again_lends_as_before() -> None:
 def test_a_snapshot_of_a_ledger_does_not_change_with_what_is_lent() -> None:
     ledger = a_ledger()
     before = ledger.snapshot()
-    ledger.set_owner_needs("n1", needs(g0={}))
+    ledger.set_memory_needs("n1", needs(g0={}))
     between = ledger.snapshot()
     assert lent_on(ledger, "a") is not None
     assert [on(each, "lent_memory") for each in (before, between, ledger)] == [0, 0, 1000]
@@ -172,7 +186,7 @@ def test_a_snapshot_of_a_ledger_does_not_change_with_what_is_lent() -> None:
 
 def test_who_wants_a_card_to_itself_gets_one_that_only_lends() -> None:
     ledger = a_ledger()
-    ledger.set_owner_needs("n1", needs(g0={}, g1={}))
+    ledger.set_memory_needs("n1", needs(g0={}, g1={}))
     assert lent_on(ledger, "a") is not None
     whole = placed(ledger, a_request("owner", 0, best_effort=False, count=2, exclusive=True))
     assert whole is not None
@@ -181,7 +195,7 @@ def test_who_wants_a_card_to_itself_gets_one_that_only_lends() -> None:
 
 def test_slots_end_for_those_that_memory_is_lent_to() -> None:
     ledger = a_ledger(slots=2)
-    ledger.set_owner_needs("n1", needs(g0={}))
+    ledger.set_memory_needs("n1", needs(g0={}))
     ledger.assume([an_owner("owner", "g0", 10)], 0)
     assert lent_on(ledger, "a") is not None
     assert lent_on(ledger, "b") is None
@@ -195,7 +209,7 @@ def test_what_is_lent_counts_in_the_quota_of_best_effort_pods() -> None:
     )  # fmt: skip
     ledger = a_ledger()
     ledger.set_limits([limit])
-    ledger.set_owner_needs("n1", needs(g0={}))
+    ledger.set_memory_needs("n1", needs(g0={}))
     assert lent_on(ledger, "a") is not None
     assert lent_on(ledger, "b") is None
 
@@ -213,10 +227,10 @@ def test_a_transaction_beyond_the_room_is_refused_whole() -> None:
 @pytest.mark.parametrize("more", [500, 5000])
 def test_only_more_room_is_worth_an_attempt(more: int) -> None:
     ledger = a_full_card(leaves=1000)
-    assert ledger.set_owner_needs("n1", needs(g0={"owner": CARD_MIB - 1000 - more})) is (
+    assert ledger.set_memory_needs("n1", needs(g0={"owner": CARD_MIB - 1000 - more})) is (
         more > 1024
     )
-    assert not ledger.set_owner_needs("n1", needs(g0={"owner": CARD_MIB}))
+    assert not ledger.set_memory_needs("n1", needs(g0={"owner": CARD_MIB}))
 
 
 # -- by chance
@@ -234,12 +248,13 @@ steps = st.lists(
 
 
 def hint(ledger: Ledger, percent: int) -> dict[str, dict[str, int]]:
-    """Owners that are there now count with such a part of their grants."""
+    """Pods that are there now count with such a part of what they were granted or lent."""
     return {
         card: {
-            entry.grant.uid: entry.charges[card].memory_bytes * percent // 100
+            entry.grant.uid: (charge.memory_bytes + charge.lent_bytes) * percent // 100
             for entry in ledger.on("n1")
-            if card in entry.charges and not entry.charges[card].best_effort
+            if (charge := entry.charges.get(card)) is not None
+            and bool(charge.best_effort) == bool(charge.lent_slots)
         }
         for card in CARDS
     }  # fmt: skip
@@ -260,7 +275,7 @@ def step(ledger: Ledger, screens: ScreenCache, n: int, what: tuple[str, int, int
         if uids:
             ledger.ended(uids[which % len(uids)])
     elif kind in ("hint", "stale"):
-        ledger.set_owner_needs("n1", hint(ledger, 10 * which) if kind == "hint" else {})
+        ledger.set_memory_needs("n1", hint(ledger, 10 * which) if kind == "hint" else {})
     else:
         request = a_request(
             f"{kind}-{n}", mib, best_effort=kind == "lent", count=count, exclusive=kind == "whole"
@@ -314,12 +329,12 @@ def test_a_ledger_that_is_made_from_grants_alone_is_the_same(
     for n, what in enumerate(walk):
         step(ledger, screens, n, what)
     latest = hint(ledger, 50)
-    ledger.set_owner_needs("n1", latest)
+    ledger.set_memory_needs("n1", latest)
     successor = a_ledger(slots=6)
     for entry in ledger.entries():
         grant = decode_grant(encode_grant(entry.grant))
         assert successor.observe(ObservedPod(uid=grant.uid, grant=grant), 1)
-    successor.set_owner_needs("n1", latest)
+    successor.set_memory_needs("n1", latest)
     for name in CardColumns.__slots__:
         mine, other = getattr(ledger.fleet.cards, name), getattr(successor.fleet.cards, name)
         assert np.array_equal(mine, other), name

@@ -18,6 +18,7 @@ from tessera_core.node.memory_reclaim import (
 )
 
 GIB = 1 << 30
+CARD_GIB = 80
 SECOND = 1_000_000_000
 WALL_NS = 1_700_000_000 * SECOND
 RULES = ReclaimRules(grace_s=1, settle_s=0.2)
@@ -128,6 +129,30 @@ def test_a_wait_that_goes_on_counts_once() -> None:
     card = Card()
     began = [card.at(i / 10, [an_owner(5)], rest("a", 1)).began for i in range(5)]
     assert began == [True, False, False, False, False]
+
+
+@given(
+    granted=st.integers(1, 80), part=st.floats(0, 1),
+    others=st.lists(st.tuples(st.integers(1, 40), st.booleans()), max_size=10),
+)  # fmt: skip
+def test_an_owner_has_all_that_it_was_granted_within_five_seconds(
+    granted: int, part: float, others: list[tuple[int, bool]]
+) -> None:
+    """However much is lent of the card, and whoever of those pods ends by force alone."""
+    used = int(granted * part)
+    present: dict[str, tuple[BestEffortMemory, bool]] = {}
+    for n, (gib, stubborn) in enumerate(others):
+        if used + gib + sum(one.charged_bytes for one, _ in present.values()) // GIB <= CARD_GIB:
+            present[str(n)] = rest(str(n), n, gib), stubborn
+    card, owner = Card(), an_owner(granted - used, limit=granted)
+    for tick in range(50):
+        left = CARD_GIB * GIB - sum(one.charged_bytes for one, _ in present.values())
+        if left >= granted * GIB:
+            return
+        for end in card.at(tick / 10, [owner], *(one for one, _ in present.values())).ends:
+            if end.by_force or not present[end.key][1]:
+                del present[end.key]
+    raise AssertionError(f"the owner waits still for memory that {sorted(present)} have")
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=6), st.integers(1, 40))

@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tessera_core.node.memory_reclaim import too_many
-from tessera_core.usage.memory_room import (
-    MemoryRoomRules,
-    left_bytes,
-    owners_bytes,
-    room_bytes,
-)
+from tessera_core.usage.memory_room import MemoryRoomRules, needed_bytes, room_bytes
 from tessera_schema.cards import MIB
 
 GIB = 1024 * MIB
@@ -25,9 +20,9 @@ _owner = st.tuples(st.integers(0, 80), st.floats(0, 1), st.floats(0, 3 * HOUR_S)
 """GiB granted, the part of it that was used, seconds for which it is held."""
 
 
-def counted(granted: float, peak: float, held_s: float) -> float:
-    one = owners_bytes(np.array([[granted]]), np.array([[peak]]), np.array([[held_s]]), RULES)
-    return float(one[0, 0])
+def counted(held: float, peak: float, held_s: float, *, best_effort: bool = False) -> float:
+    one = np.array([[held]]), np.array([[peak]]), np.array([[held_s]]), np.array([[best_effort]])
+    return float(needed_bytes(*one, RULES)[0, 0])
 
 
 @pytest.mark.parametrize(
@@ -53,29 +48,30 @@ def test_an_owner_counts_with_its_peak_and_a_margin(
     assert counted(granted, peak, held_s) == expected
 
 
+@pytest.mark.parametrize(("held_s", "expected"), [(600, 12 * GIB), (599, 40 * GIB)])
+def test_a_best_effort_container_counts_likewise_and_sooner(held_s: float, expected: float) -> None:
+    assert counted(40 * GIB, 10 * GIB, held_s, best_effort=True) == expected
+
+
 @given(_owner)
 def test_an_owner_counts_between_its_peak_and_its_grant(owner: tuple[int, float, float]) -> None:
     granted, part, held_s = owner[0] * GIB, owner[1], owner[2]
     assert part * granted <= counted(granted, part * granted, held_s) <= granted
 
 
-@given(
-    owners=st.lists(_owner, max_size=6),
-    best_effort=st.lists(st.integers(1, 40), max_size=4),
-    closed=st.booleans(),
-)
+@given(holders=st.lists(st.tuples(_owner, st.booleans()), max_size=9), closed=st.booleans())
 def test_room_is_never_below_0_and_none_on_a_closed_card(
-    *, owners: list[tuple[int, float, float]], best_effort: list[int], closed: bool
+    *, holders: list[tuple[tuple[int, float, float], bool]], closed: bool
 ) -> None:
-    rows = np.array([(g * GIB, g * GIB * part, s) for g, part, s in owners]).reshape(-1, 3)
-    counts = owners_bytes(rows[None, :, 0], rows[None, :, 1], rows[None, :, 2], RULES)
-    held = np.array([best_effort], dtype=np.float64).reshape(1, -1) * GIB
-    left = left_bytes(CARD, counts, held)
-    room = float(room_bytes(left, np.array([closed]))[0])
+    rows = np.array([(g * GIB, g * GIB * part, s) for (g, part, s), _ in holders]).reshape(-1, 3)
+    best_effort = np.array([[lent for _, lent in holders]], dtype=np.bool_)
+    needed = needed_bytes(rows[None, :, 0], rows[None, :, 1], rows[None, :, 2], best_effort, RULES)
+    room = float(room_bytes(CARD, needed, np.array([closed]))[0])
     assert room >= 0
-    assert room == (0 if closed else max(float(left[0]), 0))
-    if not closed and room:
-        assert counts.sum() + held.sum() + room == pytest.approx(CARD)
+    if closed:
+        assert room == 0
+    elif room:
+        assert needed.sum() + room == pytest.approx(CARD)
 
 
 @given(st.lists(st.tuples(st.floats(0, 9), st.integers(1, 40)), max_size=8), st.integers(0, 80))

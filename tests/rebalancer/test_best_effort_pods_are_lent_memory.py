@@ -79,8 +79,8 @@ async def test_what_owners_do_not_use_for_an_hour_is_lent_where_the_agent_takes_
         uid = lending.pods.read("second").metadata.uid
         [why] = scheduler.decisions.why(uid, scheduler.ledger.fleet)
         assert why.message.endswith(
-            "has 6336 MiB of 16384 MiB: 16384 MiB are granted, of which owners leave 14336 MiB, "
-            "and 8000 MiB are lent"
+            "has 6336 MiB of 16384 MiB: 16384 MiB are granted and 8000 MiB are lent, of which the "
+            "pods there leave 14336 MiB"
         )
         assert await lending.placed(scheduler, "third", 6000) == 1
         assert counted(scheduler, "lent_memory_bytes") == 14_000 * MIB

@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.workloads_counted import Counted
 from benchmarks.workloads_lending import Lending
-from benchmarks.workloads_memory import SparePlacement
 from benchmarks.workloads_memory_ends import SpareMemory
 from benchmarks.workloads_pods import Job
 from benchmarks.workloads_simulation import Simulation
-from tessera_core.usage.memory_room import MemoryRoomRules
 from tessera_schema.annotation_keys import BEST_EFFORT, CLASS_KEY
 from tests.workloads.small import REGISTRY, a_job, a_workload, hami, serves, trains
 
@@ -50,47 +47,50 @@ def test_without_it_memory_is_granted_and_the_pod_waits() -> None:
     assert run([owner(), best_effort()], spare=False).counted.unplaced == 1
 
 
-def test_an_owner_that_comes_has_its_grant_and_the_youngest_ends() -> None:
+def test_nobody_ends_for_an_owner_that_comes_while_the_card_has_enough() -> None:
     jobs = [best_effort("old", 30000), best_effort("young", 30000, 600),
             owner(at_s=1200, mib=45000)]  # fmt: skip
     world = run(jobs, hours=1)
+    assert len(world.running) == 3
+    assert world.counted.ended == world.counted.over_s == 0
+    assert world.counted.waits_s == pytest.approx([0, 0, 0], abs=60)
+
+
+def test_the_youngest_ends_where_an_owner_uses_what_it_was_granted() -> None:
+    jobs = [best_effort("old", 30000), best_effort("young", 30000, 600),
+            owner(at_s=1200, mib=45000, memory_used=1.0)]  # fmt: skip
+    world = run(jobs, hours=1)
     assert [run.job.name for run in world.running.values()] == ["old", "owner"]
     assert world.counted.ended == 1
-    assert world.counted.waits_s == pytest.approx([0, 0, 0], abs=60)
     assert world.counted.again_s > 0
-    assert world.counted.over_s == 0
-
-
-def growing(rules: MemoryRoomRules) -> tuple[Counted, SparePlacement]:
-    """An owner that uses 4 GB at first and in two hours all of its 78."""
-    grows = owner(mib=78000, memory_used=1.0, memory_first=0.05, memory_grows_s=2.2 * HOUR_S)
-    jobs = (grows, best_effort(mib=20000, memory_used=1.0))
-    world = Simulation(replace(a_workload(jobs), spare_memory=True), REGISTRY, [SpareMemory()])
+    assert world.counted.over_s == 60
     assert world.spare is not None
-    world.spare.rules = rules
-    counted = world.run()
+    assert world.spare.closed(HOUR_S).all()
+
+
+def test_an_owner_that_grows_beyond_what_it_counts_with_has_its_memory() -> None:
+    grows = owner(mib=78000, memory_used=1.0, memory_first=0.05, memory_grows_s=2.2 * HOUR_S)
+    world = run([grows, best_effort(mib=20000, memory_used=1.0)])
     assert [run.job.name for run in world.running.values()] == ["owner"]
-    return counted, world.spare
+    assert world.counted.ended == 1
+    assert world.counted.over_s == 60
 
 
-def test_who_grows_within_the_margin_has_what_it_needs_in_time() -> None:
-    counted, spare = growing(MemoryRoomRules())
-    assert counted.ended == 1
-    assert counted.over_s == 0
-    assert not spare.closed(3 * HOUR_S).any()
+def test_best_effort_pods_have_what_others_of_them_leave() -> None:
+    """Each uses a fifth of 30000 MiB: two are lent all of it, a third what these leave."""
+    jobs = [best_effort(str(n), 30000, memory_used=0.2) for n in range(4)]
+    counted = run(jobs).counted
+    assert counted.waits_s[:2] == [0, 0]
+    assert all(600 <= wait <= 1500 for wait in counted.waits_s[2:])
+    assert counted.ended == counted.unplaced == 0
 
 
-def test_who_outgrows_the_margin_is_hurt_and_the_card_closes() -> None:
-    counted, spare = growing(MemoryRoomRules(margin_percent=0, margin_mib=0))
-    assert counted.ended == 1
-    assert counted.over_s == 60
-    assert spare.closed(2.5 * HOUR_S).all()
-
-
-def test_nobody_is_next_to_an_owner_of_all_cores() -> None:
-    whole = a_job("owner", serves(1), hami(20000, 100), memory_used=0.2)
-    world = run([whole, best_effort(mib=1000)])
+def test_nobody_is_next_to_an_owner_that_has_the_card_to_itself() -> None:
+    whole = a_job("owner", serves(1), hami(20000, 100), at_s=600, memory_used=0.2)
+    jobs = [best_effort(mib=1000), whole]
+    world = run(jobs)
     assert [run.job.name for run in world.running.values()] == ["owner"]
+    assert (world.counted.ended, world.counted.over_s) == (1, 0)
 
 
 def test_a_closed_card_has_no_room_for_an_hour() -> None:

@@ -50,6 +50,7 @@ def test_only_work_on_a_part_of_a_card_is_best_effort(name: str) -> None:
     chosen = [job for job in found.jobs if CLASS_KEY in job.annotations]
     assert 0.1 < len(chosen) / sum(isinstance(job.wants, Works) for job in made.jobs) < 0.6
     assert all(isinstance(job.wants, Works) and job.kind != "notebook" for job in chosen)
+    assert {"nvidia.com/gpu": 1} not in [job.limits for job in chosen], "a whole card"
     kinds = {job.group: CLASS_KEY in job.annotations for job in found.jobs if job.group}
     by_group = [(job.group, CLASS_KEY in job.annotations) for job in found.jobs if job.group]
     assert all(kinds[group] is chosen_ for group, chosen_ in by_group)

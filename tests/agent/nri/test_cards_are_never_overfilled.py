@@ -139,12 +139,14 @@ def _check(running: dict[str, list[Share]]) -> None:
     for card in CARDS.values():
         total = Charge()
         for shares in running.values():
-            total = total.plus(charges(shares).get(card.id, Charge()))
+            charge = charges(shares).get(card.id, Charge())
+            assert charge.lent_bytes <= card.memory_bytes
+            total = total.plus(charge)
         assert total.memory_bytes <= card.memory_bytes
         assert total.cores_percent <= card.cores_percent
         assert total.slots <= card.slots
         assert not total.exclusive or total.slots == 1
-        assert total.lent_bytes <= card.memory_bytes
+        assert total.lent_slots <= card.slots
 
 
 def test_admission_never_fails_on_what_an_annotation_says() -> None:

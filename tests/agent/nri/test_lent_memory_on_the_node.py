@@ -41,8 +41,9 @@ async def test_what_is_lent_and_what_is_granted_fit_on_one_card(tmp_path: Path) 
     async with a_node(tmp_path) as node, node.agent(reclaim=QUICK):
         await node.run(owner())
         await node.run(lent("a", 12_000))
-        with pytest.raises(ContainerRefused, match="5000 MiB of lent memory wanted, 12000 of"):
-            await node.create(lent("b", 5000))
+        await node.run(lent("b", 12_000))
+        with pytest.raises(ContainerRefused, match="16385 MiB of lent memory wanted, and the card"):
+            await node.create(lent("d", CARD_MIB + 1))
         with pytest.raises(ContainerRefused, match="CardOverfull"):
             await node.create(granted("c", a_share(mib=1, best_effort=True)))
 

@@ -10,7 +10,13 @@ from msgspec.structs import replace
 from tessera_core.usage.hints import HintBuilder, SignificantChanges, is_significant
 from tessera_core.usage.lending_terms import GrantedShare, Holders
 from tessera_core.usage.smoothed import SmoothCard, SmoothContainer, SmoothNode
-from tessera_schema.messages.hints import CardHint, NodeHints, OwnerNeed, decode_hints, encode_hints
+from tessera_schema.messages.hints import (
+    CardHint,
+    MemoryNeed,
+    NodeHints,
+    decode_hints,
+    encode_hints,
+)
 
 GIB = 1 << 30
 AT = 1_700_000_000.0
@@ -77,6 +83,13 @@ def test_who_was_granted_nothing_or_lends_nothing_leaves_nothing(wrong: dict[str
     assert needs(after(HintBuilder(), held, *every({"a": 1}, 2 * HOUR_S))) == {}
 
 
+def test_a_pod_that_memory_is_lent_to_leaves_some_after_ten_minutes() -> None:
+    lent = {key: replace(one, best_effort=True, lent=True) for key, one in holders(a=40).items()}
+    builder = HintBuilder()
+    assert needs(after(builder, lent, *every({"a": 20}, 300))) == {}
+    assert needs(builder.build(a_node(600, {"a": 20}), lent)) == {"a": 24}
+
+
 def test_an_owner_that_was_not_measured_for_a_while_starts_again() -> None:
     builder, held = HintBuilder(), holders(a=40)
     assert needs(after(builder, held, *every({"a": 1}, 2 * HOUR_S))) == {"a": 2}
@@ -105,14 +118,14 @@ def test_the_message_survives_the_wire_and_one_of_an_older_release_lends_nothing
 def test_what_owners_leave_is_published_when_it_changes() -> None:
     steps = SignificantChanges()
 
-    def differ(former: tuple[OwnerNeed, ...] | None, now: tuple[OwnerNeed, ...] | None) -> bool:
+    def differ(former: tuple[MemoryNeed, ...] | None, now: tuple[MemoryNeed, ...] | None) -> bool:
         before, after_ = (
             NodeHints(node="n1", at=AT, cards=(CardHint(card="GPU-0", needs=each),))
             for each in (former, now)
         )
         return is_significant(before, after_, steps)
 
-    one = OwnerNeed(uid="a", memory_bytes=GIB)
+    one = MemoryNeed(uid="a", memory_bytes=GIB)
     assert not differ(None, None)
     assert not differ((one,), (replace(one, memory_bytes=2 * GIB - 1),))
     assert differ((one,), (replace(one, memory_bytes=2 * GIB),))

@@ -72,7 +72,7 @@ class SchedulerMetrics:
                 value=int(cards.lent_memory.sum()),
             )  # fmt: skip
             yield GaugeMetricFamily(
-                full("unused_memory_bytes"), "Memory that owners leave, and that may be lent",
+                full("unused_memory_bytes"), "Memory that pods leave, and that may be lent",
                 value=int(cards.unused.sum()),
             )  # fmt: skip
             over = ledger.fleet.cards.overgranted()

@@ -172,8 +172,8 @@ def _lent(r: _Refused, best: int) -> str:
     if not r.need.best_effort or not (s.lends[best] or s.lent_memory[best]):
         return ""
     return (
-        f": {_mib(s.memory_used[best])} are granted, of which owners leave "
-        f"{_mib(s.unused[best])}, and {_mib(s.lent_memory[best])} are lent"
+        f": {_mib(s.memory_used[best])} are granted and {_mib(s.lent_memory[best])} are lent, "
+        f"of which the pods there leave {_mib(s.unused[best])}"
     )
 
 

@@ -13,6 +13,7 @@ from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.closed_cards import takes_nobody
 from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.fleet.lent_memory import memory_taken
 from tessera_schema.grants import Grant
 from tessera_schema.reasons import Reason
 
@@ -66,8 +67,7 @@ def _over_lent(c: CardColumns, place: tuple[int, int], charge: Charge) -> Reason
     it, and some that is lent, is none."""
     if c.sharers[place] + c.lent_slots[place] + charge.lent_slots > c.slots[place]:
         return Reason.CARD_TIME_SLICING_EXHAUSTED
-    owners = max(c.memory_used[place] - c.unused[place], 0)
-    taken = owners + c.lent_memory[place] + charge.lent_bytes
+    taken = memory_taken(c, place, best_effort=True) + charge.lent_bytes
     if charge.slots or not c.lends[place] or taken > c.memory_total[place]:
         return Reason.CARD_INSUFFICIENT_MEMORY
     return Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT if c.exclusive[place] else None

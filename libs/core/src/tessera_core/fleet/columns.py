@@ -87,7 +87,7 @@ class CardColumns:
         self.lends: Bools = np.zeros(shape, np.bool_, "F")
         """Whether memory of the card is lent to best-effort pods."""
         self.unused = ints()
-        """What of `memory_used` its owners leave, where it is lent."""
+        """What its pods leave of `memory_used` and `lent_memory`, where it is lent."""
         self.pressure: Codes = np.zeros(shape, np.uint8, "F")
         """See `tessera_core.placement.scoring.pressure`; 0 = nothing is known against the card."""
         self.prices: Codes = np.zeros((*shape, len(PRICED_PERCENTS)), np.uint8, "F")

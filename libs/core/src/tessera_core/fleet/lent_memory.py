@@ -1,10 +1,10 @@
-"""Memory of a card that owners were granted and leave, lent to best-effort pods.
+"""Memory of a card that its pods leave, lent to best-effort pods.
 
 It is not granted: what owners can be granted of a card is the same, whatever is lent of it. An
-owner is who was granted its memory. A card lends while it is known what its owners leave; on such a
+owner is who was granted its memory. A card lends while it is known what its pods leave; on such a
 card a best-effort pod has lent memory alone, on any other it is granted its memory like any pod.
 
-    room = what the card has - what owners count with - what is lent
+    room = what the card has - what is granted - what is lent + what of both is not used
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ WORTH_BYTES: Final = 1 << 30
 
 def memory_taken(cards: CardColumns, at: At = ..., *, best_effort: bool) -> Ints:
     """Of the cards there, all if nothing is said: the bytes that a pod that comes cannot have. For
-    a best-effort one these are what owners count with, and what is lent."""
+    a best-effort one these are what the pods there count with."""
     if not best_effort:
         return cards.memory_used[at]
-    owners: Ints = np.maximum(cards.memory_used[at] - cards.unused[at], 0)
-    return owners + cards.lent_memory[at]
+    held = cards.memory_used[at] + cards.lent_memory[at]
+    return np.maximum(held - cards.unused[at], 0)
 
 
 def slots_taken(cards: CardColumns, at: At = ..., *, best_effort: bool) -> Ints:
@@ -41,7 +41,7 @@ def slots_taken(cards: CardColumns, at: At = ..., *, best_effort: bool) -> Ints:
 
 
 def set_lending(fleet: Fleet, node: str, unused: Mapping[str, int]) -> bool:
-    """Say which of a node's cards lend memory, by id, and how much their owners leave of each, in
+    """Say which of a node's cards lend memory, by id, and how much their pods leave of each, in
     bytes. Cards of which more can be granted than they have lend none. Whether one lends that did
     not, or `WORTH_BYTES` more."""
     row, grown = fleet.rows.get(node), False

@@ -20,7 +20,7 @@ from tessera_core.ledger.change_log import ChangePlace
 from tessera_core.ledger.entries import LedgerEntry, ObservedPod, TransactionRefused
 from tessera_core.ledger.entry_checks import check_entry, new_entry, refusal, relink_renamed_cards
 from tessera_core.ledger.holdings import LedgerHoldings
-from tessera_core.ledger.memory_lending import OwnerNeeds
+from tessera_core.ledger.memory_lending import MemoryNeeds
 from tessera_core.ledger.promises import LEAST, CardPromise, Withheld, withheld, withholding
 from tessera_core.ledger.resize import entry_covering_both
 from tessera_core.ledger.tombstones import BlockedNodes, Tombstones
@@ -138,7 +138,7 @@ class Ledger:
             self.fleet.set_reserved(reserved)
             self.generation += 1
 
-    def set_owner_needs(self, node: str, needs: OwnerNeeds) -> bool:
+    def set_memory_needs(self, node: str, needs: MemoryNeeds) -> bool:
         """See `MemoryLending.set_needs`."""
         grown = self._holdings.lending.set_needs(node, needs, self.on(node))
         self.generation += grown is not None

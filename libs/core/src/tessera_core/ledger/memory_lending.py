@@ -1,20 +1,21 @@
-"""What owners of a card's memory leave, of those that hold some of it now.
+"""What the pods on a card leave of its memory: owners, and those that it is lent to.
 
-What an owner counts with is measured, and comes node by node from outside; what it was granted is
-in the ledger. So an owner that came since leaves nothing, and one that has gone neither.
+What a pod counts with is measured, and comes node by node from outside; what it was granted or lent
+is in the ledger. So a pod that came since leaves nothing, and one that has gone neither.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.fleet.lent_memory import set_lending
 from tessera_core.ledger.entries import LedgerEntry
 
-OwnerNeeds = Mapping[str, Mapping[str, int]]
-"""Id of a card that lends memory -> uid of an owner -> the bytes that it counts with; one that is
-not named counts with all that it was granted."""
+MemoryNeeds = Mapping[str, Mapping[str, int]]
+"""Id of a card that lends memory -> uid of a pod -> the bytes that it counts with; one that is not
+named counts with all that it has."""
 
 
 class MemoryLending:
@@ -23,12 +24,12 @@ class MemoryLending:
     def __init__(self, fleet: Fleet) -> None:
         """No card lends memory."""
         self._fleet = fleet
-        self._needs: dict[str, OwnerNeeds] = {}
+        self._needs: dict[str, MemoryNeeds] = {}
 
-    def set_needs(self, node: str, needs: OwnerNeeds, held: Iterable[LedgerEntry]) -> bool | None:
-        """Set the cards of a node that lend memory, and what the owners among the pods that are
-        `held` there count with. Whether that makes room worth trying for; None when it was the same
-        before. It lasts until it is set again."""
+    def set_needs(self, node: str, needs: MemoryNeeds, held: Iterable[LedgerEntry]) -> bool | None:
+        """Set the cards of a node that lend memory, and what the pods that are `held` there count
+        with. Whether that makes room worth trying for; None when it was the same before. It lasts
+        until it is set again."""
         if self._needs.get(node, {}) == needs:
             return None
         self._needs.pop(node, None)
@@ -42,11 +43,16 @@ class MemoryLending:
         if needs is not None:
             self._set(node, needs, held)
 
-    def _set(self, node: str, needs: OwnerNeeds, held: Iterable[LedgerEntry]) -> bool:
+    def _set(self, node: str, needs: MemoryNeeds, held: Iterable[LedgerEntry]) -> bool:
         unused = dict.fromkeys(needs, 0)
         for entry in held:
             for card, charge in entry.charges.items():
                 need = needs.get(card, {}).get(entry.grant.uid)
-                if need is not None and not charge.best_effort:
-                    unused[card] += max(charge.memory_bytes - need, 0)
+                if need is not None:
+                    unused[card] += max(_counted_bytes(charge) - need, 0)
         return set_lending(self._fleet, node, unused)
+
+
+def _counted_bytes(charge: Charge) -> int:
+    """What a pod may leave some of. A best-effort pod leaves nothing of what it was granted."""
+    return charge.lent_bytes if charge.best_effort else charge.memory_bytes

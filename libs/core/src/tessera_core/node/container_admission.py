@@ -334,15 +334,16 @@ def _shortage(card: Card, own: Charge, rest: Charge) -> str:
 
 
 def _lent_shortage(card: Card, own: Charge, rest: Charge) -> str:
-    """Memory that is lent comes next to what is granted, as much of it as the card has; who has a
-    card to itself has all of it."""
+    """Memory that is lent comes next to what is granted, to each pod as much of it as the card has:
+    what they use together is measured where they are placed. Who has a card to itself has all of
+    it."""
     both = own.plus(rest)
     if not own.lent_slots:
         return ""
-    if both.lent_bytes > card.memory_bytes:
+    if own.lent_bytes > card.memory_bytes:
         return (
-            f"{_mib(own.lent_bytes)} MiB of lent memory wanted, {_mib(rest.lent_bytes)} of "
-            f"{_mib(card.memory_bytes)} MiB lent"
+            f"{_mib(own.lent_bytes)} MiB of lent memory wanted, and the card has "
+            f"{_mib(card.memory_bytes)}"
         )
     if both.slots + both.lent_slots > card.slots:
         return f"all {card.slots} slots in use"

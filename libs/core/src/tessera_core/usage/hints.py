@@ -12,10 +12,10 @@ from tessera_core.shared_values import one_number
 from tessera_core.usage.crowding import crowded_percent
 from tessera_core.usage.lending_bounds import HeldContainer, LendingRules, card_bounds, is_full
 from tessera_core.usage.lending_terms import GrantedShare, Holders
-from tessera_core.usage.owner_needs import OwnerNeeds
+from tessera_core.usage.memory_needs import MemoryNeeds
 from tessera_core.usage.priced_cards import CardPricer, PricedCard
 from tessera_core.usage.smoothed import SmoothCard, SmoothContainer, SmoothNode
-from tessera_schema.messages.hints import CardHint, LendingBound, NodeHints, OwnerNeed
+from tessera_schema.messages.hints import CardHint, LendingBound, MemoryNeed, NodeHints
 
 _NOTHING = GrantedShare()
 
@@ -38,12 +38,12 @@ class HintBuilder:
 
     def __init__(
         self, rules: LendingRules | None = None, pricer: CardPricer | None = None,
-        needs: OwnerNeeds | None = None,
+        needs: MemoryNeeds | None = None,
     ) -> None:  # fmt: skip
         """`rules` are those of lending."""
         self.rules = rules or LendingRules()
         self.pricer = pricer or CardPricer()
-        self.needs = needs or OwnerNeeds()
+        self.needs = needs or MemoryNeeds()
         self._full: dict[str, frozenset[str]] = {}
 
     def build(self, seen: SmoothNode, holders: Holders) -> NodeHints:
@@ -140,7 +140,7 @@ def _prices_differ(former: Sequence[int], now: Sequence[int], percent: float) ->
 
 
 def _needs_differ(
-    former: tuple[OwnerNeed, ...] | None, now: tuple[OwnerNeed, ...] | None,
+    former: tuple[MemoryNeed, ...] | None, now: tuple[MemoryNeed, ...] | None,
     steps: SignificantChanges,
 ) -> bool:  # fmt: skip
     if former is None or now is None:

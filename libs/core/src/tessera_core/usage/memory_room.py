@@ -1,9 +1,9 @@
-"""Memory that owners were granted and do not use: what best-effort containers could have of a card.
+"""Memory that is granted or lent and not used: what best-effort containers could have of a card.
 
-In a cluster `tessera_core.usage.owner_needs` says what owners count with, and the ledger what that
-leaves; the simulated cluster of `benchmarks/workloads.py` works out both here. Who ends where there
-is too little is `tessera_core.node.memory_reclaim`'s part. All arrays are (cards, seats), in bytes
-and seconds; a seat that nobody has is 0 everywhere.
+In a cluster `tessera_core.usage.memory_needs` says what containers count with, and the ledger what
+that leaves; the simulated cluster of `benchmarks/workloads.py` works out both here. Who ends where
+there is too little is `tessera_core.node.memory_reclaim`'s part. All arrays are (cards, seats), in
+bytes and seconds; a seat that nobody has is 0 everywhere.
 An owner is who holds memory that it was granted: guaranteed or burstable.
 """
 
@@ -19,34 +19,33 @@ from tessera_schema.cards import MIB
 
 
 class MemoryRoomRules(Struct, frozen=True, kw_only=True):
-    """How much of what an owner leaves is taken for free."""
+    """How much of what a container leaves is taken for free."""
 
     margin_percent: Annotated[float, Meta(ge=0)] = 20.0
-    """Added to the most that an owner used."""
+    """Added to the most that it used."""
     margin_mib: Annotated[int, Meta(ge=0)] = 1024
     """Added to it at least."""
     young_s: Annotated[float, Meta(ge=0)] = 3600.0
     """For which an owner counts with all that it was granted."""
+    best_effort_young_s: Annotated[float, Meta(ge=0)] = 600.0
+    """For which a best-effort container counts with all that it was lent: it was promised nothing,
+    so that where it grows later, no more is lost than its own work."""
     closed_s: Annotated[float, Meta(ge=0)] = 3600.0
     """For which a card has no room after an owner did not get there what it was granted."""
 
 
-def owners_bytes(granted: Floats, peaks: Floats, held_s: Floats, rules: MemoryRoomRules) -> Floats:
-    """What each owner counts with: the most that it used and the margin, never more than it was
-    granted; all of that while it is young, or was not measured (a peak of 0)."""
+def needed_bytes(
+    held: Floats, peaks: Floats, held_s: Floats, best_effort: Bools, rules: MemoryRoomRules
+) -> Floats:
+    """What each container counts with: the most that it used and the margin, never more than it was
+    granted or lent; all of that while it is young, or was not measured (a peak of 0)."""
     margin = np.maximum(peaks * rules.margin_percent / 100, rules.margin_mib * MIB)
-    known = (held_s >= rules.young_s) & (peaks > 0)
-    found: Floats = np.where(known, np.minimum(granted, peaks + margin), granted)
+    young_s = np.where(best_effort, rules.best_effort_young_s, rules.young_s)
+    known = (held_s >= young_s) & (peaks > 0)
+    found: Floats = np.where(known, np.minimum(held, peaks + margin), held)
     return found
 
 
-def left_bytes(card_bytes: float, owners: Floats, best_effort: Floats) -> Floats:
-    """Of each card (cards): what is left when best-effort containers use all that they hold; below
-    0 where some of them are too many."""
-    found: Floats = card_bytes - owners.sum(1) - best_effort.sum(1)
-    return found
-
-
-def room_bytes(left: Floats, closed: Bools) -> Floats:
+def room_bytes(card_bytes: float, needed: Floats, closed: Bools) -> Floats:
     """Of each card (cards): what a best-effort container more could hold there."""
-    return np.where(closed, 0.0, np.maximum(left, 0.0))
+    return np.where(closed, 0.0, np.maximum(card_bytes - needed.sum(1), 0.0))

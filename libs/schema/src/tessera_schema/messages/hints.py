@@ -18,8 +18,8 @@ PRICED_PERCENTS: Final = (12, 25, 50, 75, 100)
 Price = Annotated[int, Meta(ge=0, le=100)]
 
 
-class OwnerNeed(Struct, frozen=True, kw_only=True, gc=False):
-    """An owner of a card's memory, and what it counts with where that is less than its grant."""
+class MemoryNeed(Struct, frozen=True, kw_only=True, gc=False):
+    """A pod that was granted or lent memory, and what it counts with where that is less."""
 
     uid: str
     """Of the pod."""
@@ -53,8 +53,8 @@ class CardHint(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     before this field."""
     holders: int = 0
     """Shares of the card that are counted in these."""
-    needs: tuple[OwnerNeed, ...] | None = None
-    """Of the owners that leave memory. None = none of the card may be lent: its agent takes none
+    needs: tuple[MemoryNeed, ...] | None = None
+    """Of the pods that leave memory. None = none of the card may be lent: its agent takes none
     back, an owner was short of it in the last hour, or nobody says, as in releases before this
     field."""
 

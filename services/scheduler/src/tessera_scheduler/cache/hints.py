@@ -117,7 +117,7 @@ class HintCache:
             del self._published[node]
             self._latest.forget(node)
             pressure.clear(self._ledger.fleet, node)
-            self._ledger.set_owner_needs(node, {})
+            self._ledger.set_memory_needs(node, {})
 
     def _lend(self, hints: NodeHints) -> None:
         if not self._settings.lend_memory:
@@ -127,7 +127,7 @@ class HintCache:
             for card in hints.cards
             if card.needs is not None
         }
-        if self._ledger.set_owner_needs(hints.node, needs):
+        if self._ledger.set_memory_needs(hints.node, needs):
             self._freed()
 
     async def _listen(self, bus: Bus) -> NoReturn:

@@ -1,8 +1,8 @@
-"""What owners of cards' memory count with: the most that was measured of them, by the rule of
-`tessera_core.usage.memory_room`.
+"""What those who have memory of a card count with, granted or lent: the most that was measured of
+them, by the rule of `tessera_core.usage.memory_room`.
 
-An owner that was not measured for a while starts again, and counts with all that it was granted; so
-does always one whose pod takes no part in lending.
+Who was not measured for a while starts again, and counts with all of it; so does always one whose
+pod takes no part in lending. A best-effort container that was granted its memory leaves none.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from msgspec import Struct
 
 from tessera_core.usage.lending_terms import GrantedShare, Holders
-from tessera_core.usage.memory_room import MemoryRoomRules, owners_bytes
+from tessera_core.usage.memory_room import MemoryRoomRules, needed_bytes
 from tessera_core.usage.smoothed import Key, SmoothCard, SmoothNode
-from tessera_schema.messages.hints import OwnerNeed
+from tessera_schema.messages.hints import MemoryNeed
 
 _GAP_S: Final = 600.0
 """After so much silence a container starts again."""
@@ -30,8 +30,8 @@ class _Peak(Struct, gc=False):
     memory_bytes: int = 0
 
 
-class OwnerNeeds:
-    """Follows the memory of owners on nodes where some may be lent."""
+class MemoryNeeds:
+    """Follows the memory of containers on nodes where some may be lent."""
 
     def __init__(self, rules: MemoryRoomRules | None = None) -> None:
         """Nobody was measured."""
@@ -60,18 +60,18 @@ class OwnerNeeds:
 
     def of(
         self, card: SmoothCard, seen: SmoothNode, holders: Holders
-    ) -> tuple[OwnerNeed, ...] | None:
-        """The owners on a card of the node that leave memory of it, as `CardHint.needs`."""
+    ) -> tuple[MemoryNeed, ...] | None:
+        """The pods that leave memory of a card of the node, as `CardHint.needs`."""
         if not card.reclaims:
             return None
-        peaks, granted, needs = self._peaks.get(seen.node, {}), dict[str, int](), dict[str, int]()
-        for key, share in _owners(card.card, holders):
+        peaks, held, needs = self._peaks.get(seen.node, {}), dict[str, int](), dict[str, int]()
+        for key, share in _counted(card.card, holders):
             need = self._need(peaks.get(key), share, seen.at)
-            granted[key[0]] = granted.get(key[0], 0) + share.memory_bytes
+            held[key[0]] = held.get(key[0], 0) + share.memory_bytes
             needs[key[0]] = needs.get(key[0], 0) + need
         return tuple(
-            OwnerNeed(uid=uid, memory_bytes=need)
-            for uid, need in sorted(needs.items()) if need < granted[uid]
+            MemoryNeed(uid=uid, memory_bytes=need)
+            for uid, need in sorted(needs.items()) if need < held[uid]
         )  # fmt: skip
 
     def forget(self, node: str) -> None:
@@ -81,12 +81,14 @@ class OwnerNeeds:
     def _need(self, peak: _Peak | None, share: GrantedShare, at: float) -> int:
         if peak is None or not share.lends:
             return share.memory_bytes
-        granted, used = np.array([share.memory_bytes]), np.array([peak.memory_bytes])
-        return int(owners_bytes(granted, used, np.array([at - peak.since]), self.rules)[0])
+        held, used = np.array([share.memory_bytes]), np.array([peak.memory_bytes])
+        held_s, best_effort = np.array([at - peak.since]), np.array([share.best_effort])
+        return int(needed_bytes(held, used, held_s, best_effort, self.rules)[0])
 
 
-def _owners(card: str, holders: Holders) -> Iterator[tuple[Key, GrantedShare]]:
+def _counted(card: str, holders: Holders) -> Iterator[tuple[Key, GrantedShare]]:
+    """Owners, and those that memory of the card is lent to."""
     return (
         (key, share) for key, share in holders.items()
-        if key[2] == card and not share.best_effort
+        if key[2] == card and (share.lent or not share.best_effort)
     )  # fmt: skip
