@@ -90,7 +90,8 @@ class SparePlacement:
         used = self.seats.memory_in_use(now)
         lent = np.where(self.seats.spare, used, 0.0).sum(1)
         over = np.maximum(used.sum(1) - self._card_bytes, 0.0)
-        return np.where(self.alone, lent, over)
+        found: Floats = np.where(self.alone, lent, over)
+        return found
 
     def _room(self, now: float) -> Floats:
         seats, rules = self.seats, self.rules

@@ -138,7 +138,7 @@ def test_a_wait_that_goes_on_counts_once() -> None:
 def test_an_owner_has_all_that_it_was_granted_within_five_seconds(
     granted: int, part: float, others: list[tuple[int, bool]]
 ) -> None:
-    """However much is lent of the card, and whoever of those pods ends by force alone."""
+    """However much is lent of the card, and whichever pods end by force alone."""
     used = int(granted * part)
     present: dict[str, tuple[BestEffortMemory, bool]] = {}
     for n, (gib, stubborn) in enumerate(others):

@@ -32,7 +32,8 @@ def memory_taken(cards: CardColumns, at: At = ..., *, best_effort: bool) -> Ints
     if not best_effort:
         return cards.memory_used[at]
     held = cards.memory_used[at] + cards.lent_memory[at]
-    return np.maximum(held - cards.unused[at], 0)
+    needed: Ints = np.maximum(held - cards.unused[at], 0)
+    return needed
 
 
 def slots_taken(cards: CardColumns, at: At = ..., *, best_effort: bool) -> Ints:
