@@ -25,7 +25,8 @@ def in_use(at_s: float, **facts: float) -> float:
 
 
 def test_it_is_all_there_at_once_unless_it_grows() -> None:
-    assert in_use(0, memory_used=0.5) == 500
+    assert in_use(START_S - 1, memory_used=0.5) == 0
+    assert in_use(START_S, memory_used=0.5) == 500
 
 
 def test_it_grows_evenly_to_all_of_it() -> None:
@@ -35,8 +36,8 @@ def test_it_grows_evenly_to_all_of_it() -> None:
 
 
 def test_what_was_recorded_is_taken_as_it_is_up_to_what_was_granted() -> None:
-    assert in_use(0, memory_mib=1e-4) == pytest.approx(1e-4 * (1 << 20))
-    assert in_use(0, memory_mib=5.0) == GRANTED
+    assert in_use(START_S, memory_mib=1e-4) == pytest.approx(1e-4 * (1 << 20))
+    assert in_use(START_S, memory_mib=5.0) == GRANTED
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 9e4), st.floats(0, 9e4))
@@ -70,6 +71,7 @@ def test_equal_seeds_grow_alike() -> None:
 def test_what_is_measured_is_what_is_in_use() -> None:
     world = a_simulation([a_job("a", serves(10), hami(), memory_used=0.5)], hours=1)
     world.run()
+    started = 1 - START_S / 3600
     assert world.counted.figures()["in_use"] == pytest.approx(
-        world.counted.figures()["granted"] / 2
+        world.counted.figures()["granted"] / 2 * started
     )
