@@ -240,6 +240,11 @@ def test_pods_that_ended_hold_nothing() -> None:
     assert resize_plan(history, found) is None
 
 
+@pytest.mark.parametrize(("hours", "span"), [(1, "60 minutes"), (168, "168 hours")])
+def test_a_short_history_is_in_minutes(hours: int, span: str) -> None:
+    assert a_history(hours=hours).span == span
+
+
 def test_a_plan_resizes_the_pods_that_run() -> None:
     history = a_history(pods=3)
     found = one(history)

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_core.rebalance.plan_budget import Spent
-from tessera_core.rebalance.resize_proposals import ResizeRules
+from tessera_core.rebalance.resize_proposals import ResizeRules, stale
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_schema.cards import MIB
 from tessera_schema.plans import PlanKind, PlanSpec
@@ -80,6 +80,23 @@ def test_owners_quotas_and_former_plans_stop_growth() -> None:
     limited = throttled_at()
     limited.limit(namespace="default", cores_percent=40)
     assert "quota" in str(grow(limited.situation(measured=(BUSY,)), RULES))
+
+
+@pytest.mark.parametrize(
+    ("facts", "more", "why"),
+    [
+        ({"annotations": {"tessera.dev/rebalance": "false"}}, {}, "its owner does not want it"),
+        ({}, {"busy": frozenset({"uid-default-a"})}, "another plan is about it"),
+        ({}, {"resized": {"uid-default-a": NOW + 1}}, "it was resized a short time ago"),
+    ],
+)
+def test_a_plan_that_leaves_a_pod_alone_says_why(
+    facts: dict[str, Any], more: dict[str, Any], why: str
+) -> None:
+    spec = grow(throttled_at().situation(measured=(BUSY,)), RULES)
+    assert isinstance(spec, PlanSpec)
+    found = stale(throttled_at(**facts).situation(spent=Spent(**more)), spec)
+    assert found.startswith(f"default/a is left alone: {why}")
 
 
 def spacious(**facts: Any) -> Cluster:

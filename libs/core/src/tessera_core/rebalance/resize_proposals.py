@@ -28,7 +28,7 @@ from tessera_core.rebalance.joint_fit import parts_of
 from tessera_core.rebalance.movable_pods import RunningPod, move_hint
 from tessera_core.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
-from tessera_schema.annotation_keys import LEAST_MEMORY_KEY
+from tessera_schema.annotation_keys import LEAST_MEMORY_KEY, REBALANCE_KEY
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 from tessera_schema.plans import PlanKind, PlanSpec, PlanStep, PodOfPlan
@@ -101,9 +101,9 @@ def stale(situation: ClusterView, spec: PlanSpec) -> str:
     there = still_there(situation, spec)
     if isinstance(there, str):
         return there
-    unwilling = [one.pod.name for one in there if _untouchable(situation, one)]
-    if unwilling:
-        return f"{unwilling[0]} is to be left alone"
+    for one in there:
+        if why := _untouchable(situation, one):
+            return f"{one.pod.name} is left alone: {why}"
     if spec.for_pod is None:
         return ""
     waits = situation.waiting.get(spec.for_pod.uid)
@@ -182,14 +182,20 @@ def _resizable(
     return None
 
 
-def _untouchable(situation: ClusterView, one: RunningPod) -> bool:
-    return (
-        move_hint(one.pod) == "false"
-        or one.named.namespace in situation.rules.move.spared
-        or one.uid in situation.spent.busy
-        or situation.spent.resized.get(one.uid, 0) > situation.now
-        or bool(one.pod.metadata.deletion_timestamp)
+def _untouchable(situation: ClusterView, one: RunningPod) -> str:
+    """Why no plan resizes the pod now; empty if one may."""
+    namespace, spent = one.named.namespace, situation.spent
+    reasons = (
+        (move_hint(one.pod) == "false", f"its owner does not want it ({REBALANCE_KEY})"),
+        (
+            namespace in situation.rules.move.spared,
+            f"pods in namespace {namespace} are left alone",
+        ),
+        (one.uid in spent.busy, "another plan is about it, or was a short time ago"),
+        (spent.resized.get(one.uid, 0) > situation.now, "it was resized a short time ago"),
+        (bool(one.pod.metadata.deletion_timestamp), "it is being deleted"),
     )
+    return next((text for holds, text in reasons if holds), "")
 
 
 def _spare(

@@ -92,6 +92,12 @@ class UseHistory:
         """From the begin of the first digest to the end of the last."""
         return max(self.ended - self.began, 0.0) if self.shares else 0.0
 
+    @property
+    def span(self) -> str:
+        """The same in words: in hours, or minutes if there are few."""
+        minutes = self.span_s / 60
+        return f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.0f} hours"
+
     def add_all(self, lines: Iterable[RecordingLine], since: float = 0) -> None:
         """Add lines; digests that ended before `since` (Unix time) are left out."""
         for line in lines:

@@ -35,10 +35,9 @@ def resize_plan(history: UseHistory, size: RightSize) -> tuple[str, PlanSpec] | 
         return None
     named = f"{size.namespace}/{size.owner_kind}/{size.owner}/{size.container}/{memory}"
     digest = hashlib.sha256(named.encode()).hexdigest()[:10]
-    hours = history.span_s / 3600
     reason = (
         f"container {size.container} of {size.owner_kind} {size.namespace}/{size.owner} was "
         f"granted {size.granted_bytes // MIB} MiB of each card and used "
-        f"{size.peak_bytes // MIB} at most in {hours:.0f} hours: {memory} would do"
+        f"{size.peak_bytes // MIB} at most in {history.span}: {memory} would do"
     )
     return f"right-size-{digest}", PlanSpec(kind=PlanKind.RESIZE, reason=reason, steps=steps)

@@ -186,7 +186,7 @@ def _notes(report: UseReport) -> Iterator[str]:
     if history.shares:
         began, ended = timestamps.format_time(history.began), timestamps.format_time(history.ended)
         yield (
-            f"{began} to {ended}, {history.span_s / 3600:.1f} hours; hours are of whole cards: a "
+            f"{began} to {ended}, {history.span}; hours are of whole cards: a "
             "share counts by the larger of its memory and its cores"
         )
         yield (
