@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET, structs
 
+from tessera_core.explain.remedies import advise
 from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.lent_memory import memory_taken
 from tessera_core.ledger.entries import ObservedPod
@@ -157,6 +158,18 @@ def test_what_pods_leave_of_what_they_are_lent_is_lent_again() -> None:
     ledger.ended("a")
     assert on(ledger, "unused") == 2500
     assert lent_on(ledger, "d") is None
+
+
+def test_an_owner_that_ends_takes_what_it_leaves_with_it() -> None:
+    """So the end of the other one leaves a best-effort pod a whole card, and its end does not."""
+    ledger = a_ledger()
+    ledger.assume([an_owner("other", "g1", CARD_MIB)], 0)
+    ledger.assume([an_owner("owner", "g0", CARD_MIB - 1000)], 0)
+    ledger.set_memory_needs("n1", needs(g0={"owner": 1000}))
+    assert lent_on(ledger, "a") is not None
+    whole = a_request("b", CARD_MIB)
+    advice = advise(ledger.fleet, ledger.on, whole, FREE)
+    assert [pod.name for pod in advice.holders] == ["other"]
 
 
 def test_cards_of_which_more_can_be_granted_than_they_have_lend_nothing() -> None:

@@ -318,6 +318,9 @@ class _Search:
                 if gone < len(each):
                     charge = each[gone][0]
                     state.memory_used[column] -= fleet.memory_cost((row, column), charge)
+                    if not charge.best_effort:  # what it leaves, all of it at most, goes with it
+                        unused = int(state.unused[column])
+                        state.unused[column] -= min(unused, charge.memory_bytes)
                     state.cores_used[column] -= charge.cores_milli
                     state.sharers[column] -= charge.slots
                     state.lent_memory[column] -= charge.lent_bytes
