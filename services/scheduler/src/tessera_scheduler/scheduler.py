@@ -3,7 +3,8 @@
     async with open_scheduler(kube, bus, settings, clock, registry) as scheduler:
         answer = scheduler.extender.filter(body)
 
-It opens no sockets: `tessera_scheduler.main` serves it, tests call it.
+It opens no sockets: `tessera_scheduler.main` serves it, tests call it. It is longer than a module
+should be, because every part is made in one place, and connected with the others there.
 """
 
 from __future__ import annotations
