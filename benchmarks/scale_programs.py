@@ -102,9 +102,14 @@ class Program:
 
 
 def environment(server: ApiServer, nats: str, program: Program) -> dict[str, str]:
-    """As a manifest would set it."""
+    """As a manifest would set it; a token in a file is what a pod has. The library that reads
+    kubeconfigs would take 38 MiB, which no pod needs."""
+    token = program.ports.with_suffix(".token")
+    token.write_text(server.token)
     return {
-        "KUBECONFIG": str(server.kubeconfig),
+        "TESSERA_KUBE_URL": server.url,
+        "TESSERA_KUBE_TOKEN_FILE": str(token),
+        "TESSERA_KUBE_CA_FILE": str(server.ca_path),
         "TESSERA_PROCESS_PORTS_FILE": str(program.ports),
         "TESSERA_BUS_URL": nats,
         "TESSERA_BUS_CLUSTER": CLUSTER,

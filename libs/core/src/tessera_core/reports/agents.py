@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
+from sys import intern
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -74,8 +75,9 @@ def voices_of(node: Node) -> Voices:
 
 
 class _NewestReport(Struct, frozen=True, gc=False):
-    """By which key a report is signed, and its order."""
+    """Of which vendor's agent, by which key it is signed, and its order."""
 
+    vendor: str
     voice: str
     epoch: int
     sequence: int
@@ -92,12 +94,25 @@ class _Agents(Struct):
     voices: Voices
     all_cards: tuple[Card, ...]
     """Of all vendors."""
-    newest: dict[str, _NewestReport]
-    """Vendor -> its newest report."""
+    newest: tuple[_NewestReport, ...]
+    """One of each vendor that has reported."""
 
     def cards(self, vendor: str) -> dict[str, Card]:
         """A vendor's cards by id."""
         return {card.id: card for card in self.all_cards if card.vendor == vendor}
+
+    def newest_of(self, vendor: str) -> _NewestReport | None:
+        """A vendor's newest report."""
+        return next((each for each in self.newest if each.vendor == vendor), None)
+
+    def note(self, report: _NewestReport) -> None:
+        """It is its vendor's newest."""
+        self.forget(report.vendor)
+        self.newest = (*self.newest, report)
+
+    def forget(self, vendor: str) -> None:
+        """None of the vendor's was the newest."""
+        self.newest = tuple(each for each in self.newest if each.vendor != vendor)
 
 
 class AgentReports:
@@ -113,7 +128,7 @@ class AgentReports:
     def know(self, node: str, cards: Sequence[Card], voices: Voices) -> None:
         """What the API server shows of a node."""
         before = self._nodes.get(node)
-        self._nodes[node] = _Agents(voices, tuple(cards), before.newest if before else {})
+        self._nodes[node] = _Agents(voices, tuple(cards), before.newest if before else ())
 
     def forget(self, node: str) -> None:
         """The node is gone."""
@@ -124,7 +139,7 @@ class AgentReports:
         was set back."""
         known = self._nodes.get(node)
         if known is not None:
-            known.newest.pop(vendor, None)
+            known.forget(vendor)
 
     def state(self, message: ReceivedReport) -> DeviceState | None:
         """What counts of a device state; None where nothing does.
@@ -179,10 +194,10 @@ class AgentReports:
             self._notice("" if known is None else report.node, doubt, f"{what}, from {source!r}")
             return None
         order, voice = message.envelope.order, known.voices[report.vendor]
-        newest = known.newest.get(report.vendor)
+        newest = known.newest_of(report.vendor)
         if newest is not None and newest.voice == voice and newest.order >= order:
             return None  # a repeat, or late
-        known.newest[report.vendor] = _NewestReport(voice, *order)
+        known.note(_NewestReport(intern(report.vendor), voice, *order))
         return known
 
     def _wrong(

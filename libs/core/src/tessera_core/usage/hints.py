@@ -62,7 +62,9 @@ class HintBuilder:
             if is_full(on, self.rules, was=card.card in before):
                 full.add(card.card)
             bounds += card_bounds(on, self.rules, full=card.card in full)
-        self._full[seen.node] = frozenset(full)
+        self._full.pop(seen.node, None)
+        if full:
+            self._full[seen.node] = frozenset(full)
         return NodeHints(
             node=seen.node, at=seen.at, cards=tuple(cards), bounds=tuple(bounds), wants=priced.wants
         )
