@@ -26,6 +26,7 @@ from tessera_core.kube.host_requests import Host
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.slices import Slices
 from tessera_quota.pods import QuotaPods, QuotaPodSummary
+from tessera_runtime.garbage import open_garbage_collector
 from tessera_runtime.slice_runner import in_slices
 from tessera_scheduler.cache.pod_reader import PodSummary
 from tessera_schema.grants import Grant, Share
@@ -121,8 +122,9 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=100_000)
     options = parser.parse_args()
     print("| service | list | all, s | longest, ms |\n|" + " --- |" * 4)
-    for run in (of_scheduler, of_quota):
-        asyncio.run(run(options.nodes, options.pods))
+    with open_garbage_collector():
+        for run in (of_scheduler, of_quota):
+            asyncio.run(run(options.nodes, options.pods))
 
 
 if __name__ == "__main__":
