@@ -40,6 +40,7 @@ from tessera_runtime.clock import Clock
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.reflector import ListWatch
+from tessera_runtime.slice_runner import in_slices
 from tessera_scheduler.alerts import Alerts
 from tessera_scheduler.audit import Audit, GrantLister
 from tessera_scheduler.binding.binder import Binder
@@ -190,8 +191,8 @@ class Scheduler:
             longest_s=times.start_s,
         )  # fmt: skip
         self._agent_leases = AgentLeases(
-            ledger=self.ledger, in_flight=self.in_flight, alerts=alerts, pod_events=pod_events,
-            gauge=self.metrics.silent_agents, clock=environment.clock,
+            ledger=self.ledger, in_flight=self.in_flight, raise_alert=alerts.raise_,
+            pod_events=pod_events, gauge=self.metrics.silent_agents, clock=environment.clock,
         )  # fmt: skip
         self._hints = HintCache(
             self.ledger, settings.hints, clock, self.metrics, pod_events.freed.publish
@@ -436,7 +437,7 @@ class Scheduler:
             self.metrics.expired.inc(len(expired))
             self._reservations.expire(now)
             self._in_flight_tracker.expire(now)
-            self._agent_leases.expire()
+            await in_slices(self._agent_leases.expire())
             if self._device_states.expire(now) or expired:
                 self._requeuer.requeue()
 

@@ -14,7 +14,7 @@ too long costs time, never a card.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -40,6 +40,15 @@ class Overdue(Struct, frozen=True):
     node: str
     let_go: bool
     """Others wait for it no longer."""
+
+
+class PodInFlight(Struct, frozen=True):
+    """A pod that is bound and has not started."""
+
+    uid: str
+    pod: str
+    """Namespace and name."""
+    node: str
 
 
 class _Flight(Struct, frozen=True, kw_only=True):
@@ -75,10 +84,10 @@ class InFlightPods:
         """The nodes whose containers get cards from a device plugin."""
         return frozenset(self._nodes)
 
-    def on(self, node: str) -> Mapping[str, str]:
-        """The bound pods on a node that have not started: uid -> namespace and name."""
+    def on(self, nodes: Container[str]) -> list[PodInFlight]:
+        """The bound pods on these nodes that have not started."""
         flights = self._flights.values()
-        return {f.uid: f.pod for f in flights if f.bound and f.node == node}
+        return [PodInFlight(f.uid, f.pod, f.node) for f in flights if f.bound and f.node in nodes]
 
     def put_node(self, node: str, allocated: AllocatedResources) -> bool:
         """How the node's containers get cards; True when that was otherwise before."""

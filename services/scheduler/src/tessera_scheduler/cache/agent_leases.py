@@ -9,18 +9,19 @@ Event says so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from random import Random
 from typing import Final, NoReturn
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from tessera_core.inventory.agent_liveness import AgentLiveness, AgentRenewal
+from tessera_core.inventory.agent_liveness import AgentLiveness, AgentName, AgentRenewal
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.scheduling.in_flight import InFlightPods
-from tessera_core.slices import Slices, for_each
+from tessera_core.slices import ITEMS, Slices, for_each
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.kube import paths
@@ -31,7 +32,7 @@ from tessera_runtime.kube.reflector import ListWatch, Reflector, WatchEventType
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.kube.timestamps import parse_time
 from tessera_runtime.metrics import Gauge
-from tessera_scheduler.alerts import Alert, AlertReason, Alerts
+from tessera_scheduler.alerts import Alert, AlertReason
 from tessera_scheduler.cache.pod_events import PodEvents
 from tessera_scheduler.cache.settings import AgentLeaseSettings
 from tessera_scheduler.leadership.leader import Leadership
@@ -41,6 +42,9 @@ from tessera_schema.kube import Node, ObjectMeta
 
 PULSE: Final = "scheduler"
 """The leader's own Lease next to those of the agents."""
+NAMED: Final = 5
+"""Agents that a log line names; of all others it has the count: all fall silent at once where the
+API server does not take their renewals."""
 _log: Final = logs.named("tessera.scheduler.agents")
 
 
@@ -77,6 +81,11 @@ def watched(namespace: str) -> ListWatch[AgentLease]:
     return ListWatch(path, lambda raw: _lease(bytes(raw)))
 
 
+def _counted(agents: Collection[AgentName]) -> dict[str, object]:
+    first = [f"{vendor} of {node}" for node, vendor in islice(agents, NAMED)]
+    return {"count": len(agents), "first": first}
+
+
 class AgentLeases:
     """A handler of Leases that keeps the ledger's silent agents up to date."""
 
@@ -85,7 +94,7 @@ class AgentLeases:
         *,
         ledger: Ledger,
         in_flight: InFlightPods,
-        alerts: Alerts,
+        raise_alert: Callable[[Alert], object],
         pod_events: PodEvents,
         gauge: Gauge,
         clock: Clock,
@@ -95,12 +104,14 @@ class AgentLeases:
         self.agents = AgentLiveness()
         self._ledger = ledger
         self._in_flight = in_flight
-        self._alerts = alerts
+        self._raise_alert = raise_alert
         self._pod_events = pod_events
         self._gauge = gauge
         self.clock = clock
         self._listing = False
         """A list is being taken: nobody is silent before the last of its renewals."""
+        self._due: set[str] = set()
+        """Nodes that are silent, or not any more, and that the ledger does not know as such."""
 
     # -- nodes
 
@@ -122,7 +133,7 @@ class AgentLeases:
             yield from for_each(items, self._renew)
         finally:
             self._listing = False
-        self.expire()
+        yield from self.expire()
 
     def on_event(self, change: WatchEventType, item: AgentLease, now: float) -> None:
         """See `Handler.on_event`."""
@@ -132,7 +143,7 @@ class AgentLeases:
         self._renew(item)
         _, node = agent_of_lease(item.metadata.name) or ("", "")
         if self._ledger.fleet.silent.get(node, frozenset()) - self.agents.silent(node):
-            self._bring({node})  # now: its node changes next, and kube-scheduler tries pods once
+            self._bring([node])  # now: its node changes next, and kube-scheduler tries pods once
 
     def _renew(self, item: AgentLease) -> None:
         agent = agent_of_lease(item.metadata.name)
@@ -153,43 +164,65 @@ class AgentLeases:
 
     # -- time
 
-    def expire(self) -> None:
-        """Bring to the ledger who fell silent, and who is back."""
+    def expire(self) -> Slices[None]:
+        """Bring to the ledger who fell silent, and who is back; a slice is some nodes. What is left
+        where it is abandoned, the next one brings."""
         if self._listing:
             return
-        changed = self.agents.expire()
-        if changed:
-            self._bring(changed)
-            self._gauge.set(self.agents.count())
+        self._due |= self.agents.expire()
+        if not self._due:
+            return
+        self._gauge.set(self.agents.count())
+        silent: dict[AgentName, str] = {}
+        back: list[AgentName] = []
+        nodes = sorted(self._due)
+        for at in range(0, len(nodes), ITEMS):
+            yield
+            fallen, returned = self._bring(nodes[at : at + ITEMS])
+            silent |= fallen
+            back += returned
+        if silent:
+            _log.warning("agents silent", **_counted(silent), why=next(iter(silent.values())))
+        if back:
+            _log.info("agents back", **_counted(back))
 
-    def _bring(self, changed: Set[str]) -> None:
-        before = {node: self._ledger.fleet.silent.get(node, frozenset()) for node in changed}
-        after = {node: self.agents.silent(node) for node in changed}
+    def _bring(self, nodes: Sequence[str]) -> tuple[dict[AgentName, str], list[AgentName]]:
+        """Bring these nodes to the ledger as they are now; who fell silent, with a sentence that
+        says so, and who is back."""
+        before = {node: self._ledger.fleet.silent.get(node, frozenset()) for node in nodes}
+        after = {node: self.agents.silent(node) for node in nodes}
         self._ledger.set_silent(after)
-        for node in sorted(changed):
-            for vendor in sorted(after[node] - before[node]):
-                sentence = self.agents.describe(node, vendor)
-                _log.warning("agent silent", node=node, vendor=vendor, why=sentence)
-                self._alert(node, sentence)
-            for vendor in sorted(before[node] - after[node]):
-                _log.info("agent back", node=node, vendor=vendor)
-        if any(before[node] - after[node] for node in changed):
+        self._due.difference_update(nodes)
+        silent = {
+            (node, vendor): self.agents.describe(node, vendor)
+            for node in nodes
+            for vendor in sorted(after[node] - before[node])
+        }
+        if silent:
+            self._alert(silent)
+        back = [(node, vendor) for node in nodes for vendor in sorted(before[node] - after[node])]
+        if back:
             self._pod_events.freed.publish()
+        return silent, back
 
-    def _alert(self, node: str, sentence: str) -> None:
-        """Raise an alert for each pod that is bound to the node and has not started."""
-        for uid, pod in self._in_flight.on(node).items():
-            namespace, _, name = pod.partition("/")
-            self._alerts.raise_(
-                Alert(
-                    wrong=AlertReason.AGENT_SILENT,
-                    namespace=namespace,
-                    name=name,
-                    uid=uid,
-                    node=node,
-                    text=f"has not started, and {sentence}",
+    def _alert(self, silent: Mapping[AgentName, str]) -> None:
+        """Raise an alert for each pod that is bound to the nodes and has not started."""
+        sentences: dict[str, list[str]] = {}
+        for (node, _), sentence in silent.items():
+            sentences.setdefault(node, []).append(sentence)
+        for pod in self._in_flight.on(sentences):
+            namespace, _, name = pod.pod.partition("/")
+            for sentence in sentences[pod.node]:
+                self._raise_alert(
+                    Alert(
+                        wrong=AlertReason.AGENT_SILENT,
+                        namespace=namespace,
+                        name=name,
+                        uid=pod.uid,
+                        node=pod.node,
+                        text=f"has not started, and {sentence}",
+                    )
                 )
-            )
 
 
 class AgentLeaseWatch:

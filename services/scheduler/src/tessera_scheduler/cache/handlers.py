@@ -149,7 +149,7 @@ class NodeHandler:
             self._agent_leases.on_node_gone(gone)
         yield from for_each(items, self._nodes.on_update)
         yield from for_each(items, lambda it: self._agent_leases.on_node(it.name, it.heartbeats))
-        self._agent_leases.expire()
+        yield from self._agent_leases.expire()
         yield
         self._hosts.nodes({item.name: item.host for item in items})
 
