@@ -95,7 +95,9 @@ def set_prices(fleet: Fleet, hints: NodeHints) -> None:
     complete = (hint for hint in hints.cards if len(hint.prices) == len(PRICED_PERCENTS))
     prices = {
         intern(hint.card): _shared(
-            hint.prices, hint.holders, round(min(hint.expected_percent, MOST))
+            hint.prices,
+            min(max(hint.holders, 0), UNPRICED - 1),
+            round(min(max(hint.expected_percent, 0.0), MOST)),
         )
         for hint in complete
     }
