@@ -207,7 +207,7 @@ def test_it_is_plenty_by_what_pods_want_for_their_memory_however_many_they_are()
 
 
 @pytest.mark.parametrize(("number", "plenty"), [(1e300, False), (-1e300, True)])
-def test_no_number_is_too_large(number: float, plenty: bool) -> None:
+def test_no_number_is_too_large(number: float, *, plenty: bool) -> None:
     placer = a_cluster(used={"n0": 10})
     priced(placer, "n0", CHEAP, expected=number, sharers=int(number))
     assert price.is_plenty(placer.fleet) == plenty

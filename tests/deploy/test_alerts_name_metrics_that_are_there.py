@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from tessera_agent.metrics import AgentMetrics
+from tessera_runtime.garbage import open_garbage_collector
 from tessera_runtime.metrics import MetricsRegistry
 from tests.deploy.manifests import KUSTOMIZE, ROOT, named, overlay
 
@@ -32,9 +33,12 @@ def published(service: str) -> set[str]:
     for path in (ROOT / f"services/{service}/src").rglob("*.py"):
         names = MADE.findall(path.read_text(encoding="utf-8"))
         found |= {f"tessera_{service}_{SUFFIX.sub('', name)}" for name in names}
-    registry = MetricsRegistry("agent")
-    AgentMetrics(registry, "n")
-    for line in registry.text().decode().splitlines():
+    agent, every = MetricsRegistry("agent"), MetricsRegistry(service)
+    AgentMetrics(agent, "n")
+    with open_garbage_collector() as garbage:
+        garbage.publish(every)
+        text = agent.text() + every.text()
+    for line in text.decode().splitlines():
         if line.startswith("# TYPE "):
             found.add(SUFFIX.sub("", line.split()[2]))
     return found

@@ -174,8 +174,12 @@ class Container:
         return found
 
     async def env(self) -> dict[str, str]:
-        """The variables that its process has."""
-        text = await self.reads("cat", "/proc/1/environ")
+        """The variables that its process has, once it runs: until then the first process is the
+        runtime's own, of which nobody may read them."""
+        status, text = 1, ""
+        async with asyncio.timeout(CALL_S):
+            while status:
+                status, text = await self.does("cat", "/proc/1/environ")
         return dict(line.split("=", 1) for line in text.split("\0") if line)
 
     def printed(self) -> list[str]:

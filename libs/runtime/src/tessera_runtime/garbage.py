@@ -82,6 +82,8 @@ class GarbageCollector:
         try:
             gc.unfreeze()
             found = gc.collect()
+            # of none: Python waits for a quarter of what it walked over in the last one of all
+            gc.collect()
         finally:
             self._all = False
         self._frozen, self._added = gc.get_freeze_count(), 0
