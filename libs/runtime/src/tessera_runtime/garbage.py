@@ -49,7 +49,8 @@ last, after which this is done again."""
 MOST_GROWN: Final = 1.0
 """The same of a process that must not stop if it can wait."""
 TICK_S: Final = 1.0
-"""Seconds between two collections of the youngest by time: 2,000 objects at 10,000 nodes."""
+"""Seconds between two collections of the youngest by time, where much is replaced: 2,000 objects
+at 10,000 nodes."""
 _CHECKED: Final = 60
 """Ticks between two checks whether all objects are to be walked over."""
 _OLDEST: Final = 2
@@ -93,7 +94,7 @@ class GarbageCollector:
         report("searched for garbage", objects=self._frozen, garbage=found, took_ms=took_ms)
 
     def tick(self, *, busy: bool = False) -> None:
-        """`TICK_S` have passed. `busy` is as in `check`."""
+        """It is time for a collection. `busy` is as in `check`."""
         self._ticks += 1
         if not self._ticks % (MIDDLE * OLD):
             gc.collect(_OLDEST)

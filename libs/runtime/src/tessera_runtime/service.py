@@ -168,16 +168,17 @@ class ServiceShell:
             yield
 
     async def forever(
-        self, read: Awaitable[object] | None = None, busy: Callable[[], bool] = lambda: False
-    ) -> NoReturn:
+        self, read: Awaitable[object] | None = None, busy: Callable[[], bool] = lambda: False, *,
+        collect_s: float = TICK_S,
+    ) -> NoReturn:  # fmt: skip
         """Wait until cancelled. What was imported and opened, and `read` of the cluster, is then
         out of the garbage collector's way. While the service is `busy` it stops for garbage only
-        if there may be much."""
+        if there may be much. `collect_s`: seconds between two collections by time."""
         if read is not None:
             await read
         self._garbage.collect_all()
         while True:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(collect_s)
             self._garbage.tick(busy=busy())
 
 

@@ -12,6 +12,9 @@ from tessera_agent.startup import open_agent
 from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell
 from tessera_schema.subjects import token
 
+_COLLECT_S: Final = 10.0
+"""Seconds between two searches for garbage: an agent holds little, and replaces little of it."""
+
 
 async def serve(environment: ServiceEnvironment[AgentSettings], shell: ServiceShell) -> None:
     """Look after one vendor's cards on this node until cancelled."""
@@ -29,7 +32,7 @@ async def serve(environment: ServiceEnvironment[AgentSettings], shell: ServiceSh
             endpoint=f"{token(settings.node)}-{settings.vendor}",
         ),
     ):
-        await shell.forever()
+        await shell.forever(collect_s=_COLLECT_S)
 
 
 SERVICE: Final = Service(

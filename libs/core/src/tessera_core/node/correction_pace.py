@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-TOLERATED_NS: Final = 20_000_000
-"""Nanoseconds between the two figures that a correction waits for: launches of this length go in
-and out of the hook's own."""
-SETTLING: Final = 8
-"""Answers without an error that matters after which the hook is right by itself: four seconds'
-worth, which is as long as it remembers."""
+TOLERATED_NS: Final = 40_000_000
+"""Nanoseconds between the two figures that a correction waits for: 1 % of a card in the four
+seconds that it waits at most. Launches under way and the driver's samples move either figure by as
+much."""
+SETTLING: Final = 6
+"""Answers without an error that matters after which the hook is right by itself: three seconds'
+worth, in which it has learnt from most of what it remembers."""
 MOST_SKIPPED: Final = 3
 """Answers between two corrections, at most."""
 
@@ -35,11 +36,17 @@ class CorrectionPace(NamedTuple):
         """Whether the hook was right for so long that corrections may wait."""
         return self.agreed >= SETTLING
 
+    @property
+    def urgent(self) -> bool:
+        """Whether the hook has just begun, or was wrong twice within few answers, so that the next
+        answer should come soon."""
+        return self.agreed < SETTLING // 2
+
     def after(self, error_ns: int) -> CorrectionPace:
         """After one more answer. `error_ns`: what the driver measured since the last correction
         less what the hook counted."""
         if abs(error_ns) > TOLERATED_NS:
-            return CorrectionPace()
+            return CorrectionPace(SETTLING // 2 if self.settled else 0)
         return self._replace(agreed=min(self.agreed + 1, SETTLING), skipped=self.skipped + 1)
 
     @property

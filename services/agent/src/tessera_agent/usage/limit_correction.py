@@ -95,9 +95,8 @@ class LimitCorrections:
         self._working = threading.Lock()
         self._written: set[_Part] = set()
         """Parts that got a measurement of this agent."""
-        self.settled = False
-        """Whether each hook whose cores are limited is right by itself, so that the next answer of
-        the driver is not urgent."""
+        self.urgent = True
+        """Whether a hook whose cores are limited needs the next answer of the driver soon."""
         self.failed = 0
         """Measurements that could not be written; they are written with the next."""
 
@@ -117,7 +116,7 @@ class LimitCorrections:
         self._whose = {p: self._whose.get(p) or self._owners.container_of(p) for p in pids}
         if watched is not self._watched:
             self._forget_others(watched)
-        by_id, settled = self._by_id, True
+        by_id, urgent = self._by_id, False
         for card in read.cards:
             fresh, card_key = self._busy.since(card), uuid_key(card.id)
             for id_, busy_ns in self._by_container(card, fresh or {}).items():
@@ -133,8 +132,8 @@ class LimitCorrections:
                     if due or part not in self._followed:
                         self._settle(part, files, limit, card.sampled_us)
                     if limited and part in self._followed:
-                        settled &= self._followed[part].pace.settled
-        self.settled = settled
+                        urgent |= self._followed[part].pace.urgent
+        self.urgent = urgent
 
     def _forget_others(self, watched: Mapping[ContainerKey, HookedContainer]) -> None:
         self._watched = watched
@@ -252,7 +251,7 @@ class CorrectionLoop:
             if everyone:
                 self._everyone_at = now + self._interval_s
             await asyncio.to_thread(self._corrections.write, hooked, read, everyone=everyone)
-        self._devices.closely = limited and not self._corrections.settled
+        self._devices.closely = limited and self._corrections.urgent
 
 
 def _counted(data: bytes, at_ns: int) -> _Counted:
