@@ -47,6 +47,8 @@ from tessera_schema.kube import Pod
 
 IDLE_S: Final = 1.0
 """Seconds between two looks at the time where nothing changes."""
+PREPARED_S: Final = 5.0
+"""Seconds after which searches see nodes that came or went meanwhile, where they last so long."""
 _log = logs.named("tessera.scheduler.gangs")
 
 
@@ -272,6 +274,8 @@ class GangScheduling:
     async def finish_broken(self) -> None:
         """Reserve what gangs lack that a former leader has started by halves: a replica does it
         before it answers for any other pod."""
+        if self.registry.changed:
+            await in_slices(self._nodes.prepare())
         while self._step(broken_only=True):  # noqa: ASYNC110  (a slice each)
             await asyncio.sleep(0)
         self.changed()
@@ -298,8 +302,12 @@ class GangScheduling:
                 self._gates.report(self._stuck())
                 if self.registry.changed or self._somebody_waits:
                     await in_slices(self._nodes.prepare())
-            while self._leadership.leads and self._step():  # noqa: ASYNC110  (a slice each)
+            prepared = self._clock.time()
+            while self._leadership.leads and self._step():
                 await asyncio.sleep(0)
+                if self._clock.time() - prepared >= PREPARED_S:
+                    await in_slices(self._nodes.prepare())
+                    prepared = self._clock.time()
             self._somebody_waits = somebody_waits(self.coordinator.bundles(), self._clock.time())
 
     def others_wait(self) -> bool:
