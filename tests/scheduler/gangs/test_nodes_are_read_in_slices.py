@@ -77,7 +77,7 @@ def test_nothing_is_made_where_no_node_came_or_went() -> None:
     assert not room(nodes.filters())
 
 
-def test_what_changes_between_slices_is_seen() -> None:
+def test_what_changes_between_slices_counts() -> None:
     nodes = many()
     work = nodes.prepare()
     next(work)

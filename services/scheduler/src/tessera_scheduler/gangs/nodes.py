@@ -71,8 +71,8 @@ class GangNodes:
     """Follows nodes, and what the pods on them request.
 
     Filters of all nodes take a second of processor time at 10,000 nodes with 100,000 pods. So they
-    are made in slices, by `prepare`, and where nodes have come or gone since, a search goes on with
-    the ones before; `version` changes with the new ones.
+    are made in slices, by `prepare`. Until it has made new ones, searches use the former filters;
+    `version` changes with the new ones.
     """
 
     def __init__(self, managed: frozenset[str]) -> None:
@@ -177,8 +177,8 @@ class GangNodes:
     # -- for a search
 
     def prepare(self) -> Slices[KubeSchedulerFilters]:
-        """Make the filters anew where nodes have come or gone; a slice is some nodes or pods. Nodes
-        that come or go meanwhile are as they were at the beginning."""
+        """Make new filters if nodes were added or deleted. A slice is some nodes or pods. Nodes that
+        are added or deleted between slices are in the filters of the next call."""
         if self._filters is not None and self._shown == self._listed:
             return self._filters
         listed, changes = self._listed, _Changes()
