@@ -177,8 +177,8 @@ class GangNodes:
     # -- for a search
 
     def prepare(self) -> Slices[KubeSchedulerFilters]:
-        """Make new filters if nodes were added or deleted. A slice is some nodes or pods. Nodes that
-        are added or deleted between slices are in the filters of the next call."""
+        """Make new filters if nodes were added or deleted. A slice is some nodes or pods. Nodes
+        that are added or deleted between slices are in the filters of the next call."""
         if self._filters is not None and self._shown == self._listed:
             return self._filters
         listed, changes = self._listed, _Changes()
