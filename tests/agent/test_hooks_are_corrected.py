@@ -15,7 +15,6 @@ from tessera_agent.usage.limit_correction import LimitCorrections
 from tessera_agent.usage.sampler import MeasuredContainer
 from tessera_core.dialect_kit.readings import CardReading, ProcessReading, Readings
 from tessera_core.hook.limits_file import CardLimit, HookLimits, Mode, decode_limits
-from tessera_core.node.correction_pace import SETTLING, TOLERATED_NS
 from tessera_core.node.usage_rates import RESTART_NS, HoldingContainer
 from tessera_runtime.clock import SystemClock
 from tests.agent.usagefile import a_usage
@@ -58,12 +57,9 @@ def files_of(one: MeasuredContainer) -> ContainerFiles:
     return one.files
 
 
-def count(one: MeasuredContainer, raw_ns: int, gpu_ns: int = 0) -> None:
-    """The container's hook has counted so much on each card, and debited it."""
-    records = [
-        {"uuid": c.uuid.encode(), "raw_ns": raw_ns, "gpu_ns": gpu_ns}
-        for c in files_of(one).limits.cards
-    ]
+def count(one: MeasuredContainer, raw_ns: int) -> None:
+    """The container's hook has counted so much on each card."""
+    records = [{"uuid": c.uuid.encode(), "raw_ns": raw_ns} for c in files_of(one).limits.cards]
     with (files_of(one).path / "usage").open("r+b") as file:
         file.write(a_usage(*records))
 
@@ -188,25 +184,6 @@ def test_a_process_that_ended_meanwhile_is_its_containers(tmp_path: Path) -> Non
     owners.owners.clear()
     correct(corrections, one, read=busy(6, {10: 160}))
     assert written(one) == (60, 77)
-
-
-def test_a_hook_that_is_right_by_itself_is_corrected_less_often(tmp_path: Path) -> None:
-    one, corrections = a_container(tmp_path), LimitCorrections(Owned({10: "id-a"}), Set())
-    step_ns, found = SECOND // 10, []
-    for answer in range(SETTLING + 8):
-        count(one, 3 * answer * step_ns, answer * step_ns)
-        correct(corrections, one, read=busy(ANY_US + answer, {10: answer * step_ns}))
-        found.append(written(one)[0] // step_ns)
-    assert found[: SETTLING + 1] == list(range(SETTLING + 1))
-    assert found[SETTLING + 1 :] == [SETTLING + n for n in (0, 2, 2, 2, 2, 6, 6)]
-    assert not corrections.urgent
-    for more in (1, 2):  # and then it counts nothing of what the driver sees
-        count(one, SECOND, answer * step_ns)
-        correct(
-            corrections, one, read=busy(ANY_US + answer + more, {10: (answer + more) * step_ns})
-        )
-        assert written(one) == ((answer + more) * step_ns, SECOND)
-        assert corrections.urgent == (more == 2)
 
 
 def test_what_was_counted_while_no_agent_ran_is_compared_with_nothing(tmp_path: Path) -> None:
@@ -337,7 +314,7 @@ class Shared:
 
 
 @given(STEPS)
-def test_what_is_not_written_stays_small_and_nothing_is_counted_twice(steps: list[Step]) -> None:
+def test_nothing_is_lost_and_nothing_counted_twice(steps: list[Step]) -> None:
     with TemporaryDirectory() as folder:
         shared = Shared(Path(folder))
         for what, ns in steps:
@@ -345,5 +322,4 @@ def test_what_is_not_written_stays_small_and_nothing_is_counted_twice(steps: lis
         shared.settle()
         shared.settle()
         measured = {one.held.uid: written(one)[0] for one in shared.all}
-        for name, really_ns in shared.really.items():
-            assert 0 <= really_ns - measured[name] <= TOLERATED_NS
+        assert measured == shared.really

@@ -2,9 +2,8 @@
 
 A hook measures its launches by events, which include the time slices of others on the card. Until
 it gets what its container really had, it grants too much or too little. So hooks whose cores are
-limited get every answer of the driver until they are right by themselves, and then some
-(`tessera_core.node.correction_pace`); the others, of which this only makes the figures right, get
-it no more often than usage is published. A container that was not busy gets nothing.
+limited get every answer of the driver; the others, of which this only makes the figures right, get
+it as often as usage is published. A container that was not busy gets nothing.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ from tessera_agent.usage.usage_counters import OpenUsageFiles
 from tessera_core.dialect_kit.readings import CardReading, Readings
 from tessera_core.hook.limits_file import CardLimit
 from tessera_core.hook.records import uuid_key
-from tessera_core.hook.usage_counters import read_counters
 from tessera_core.hook.usage_file import CARD
-from tessera_core.node.correction_pace import CorrectionPace
 from tessera_core.node.usage_rates import RESTART_NS, RawCounter, counted_at, is_limited, measured
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
@@ -59,23 +56,6 @@ class _Part(NamedTuple):
     """As `uuid_key` spells it."""
 
 
-class _Counted(NamedTuple):
-    """What a hook had counted when it was read last."""
-
-    raw: RawCounter
-    gpu: RawCounter
-    """The same after its corrections, which is what it grants by."""
-
-
-class _Followed(NamedTuple):
-    """A hook's figures on one card, and when it is to be corrected next."""
-
-    counted: _Counted
-    corrected_ns: int
-    """Its `gpu_ns` at the last correction."""
-    pace: CorrectionPace
-
-
 class LimitCorrections:
     """Writes measurements into limits files, and remembers those that are not written yet."""
 
@@ -90,13 +70,12 @@ class LimitCorrections:
         self._by_id: dict[str, tuple[ContainerKey, ContainerFiles]] = {}
         self._owed: dict[_Part, int] = {}
         """Nanoseconds."""
-        self._followed: dict[_Part, _Followed] = {}
+        self._counted: dict[_Part, RawCounter] = {}
+        """The hook's own figure when it was read last."""
         self._usage_files = OpenUsageFiles(0)
         self._working = threading.Lock()
         self._written: set[_Part] = set()
         """Parts that got a measurement of this agent."""
-        self.urgent = True
-        """Whether a hook whose cores are limited needs the next answer of the driver soon."""
         self.failed = 0
         """Measurements that could not be written; they are written with the next."""
 
@@ -116,7 +95,7 @@ class LimitCorrections:
         self._whose = {p: self._whose.get(p) or self._owners.container_of(p) for p in pids}
         if watched is not self._watched:
             self._forget_others(watched)
-        by_id, urgent = self._by_id, False
+        by_id = self._by_id
         for card in read.cards:
             fresh, card_key = self._busy.since(card), uuid_key(card.id)
             for id_, busy_ns in self._by_container(card, fresh or {}).items():
@@ -127,13 +106,9 @@ class LimitCorrections:
                     limit = _limit(files, part.card)
                     if limit is None:
                         continue
-                    limited = is_limited(limit)
-                    due = fresh is not None and (everyone or limited)
-                    if due or part not in self._followed:
+                    due = fresh is not None and (everyone or is_limited(limit))
+                    if due or part not in self._counted:
                         self._settle(part, files, limit, card.sampled_us)
-                    if limited and part in self._followed:
-                        urgent |= self._followed[part].pace.urgent
-        self.urgent = urgent
 
     def _forget_others(self, watched: Mapping[ContainerKey, HookedContainer]) -> None:
         self._watched = watched
@@ -141,7 +116,7 @@ class LimitCorrections:
             one.id: (key, one.files) for key, one in watched.items() if one.id and one.files
         }
         self._owed = {part: ns for part, ns in self._owed.items() if part.key in watched}
-        self._followed = {part: at for part, at in self._followed.items() if part.key in watched}
+        self._counted = {part: at for part, at in self._counted.items() if part.key in watched}
         self._written = {part for part in self._written if part.key in watched}
         self._usage_files.keep_only(watched.keys())
 
@@ -161,29 +136,23 @@ class LimitCorrections:
     def _settle(
         self, part: _Part, files: ContainerFiles, limit: CardLimit, sampled_us: int
     ) -> None:
-        """Write what is owed, if it is time. The figure of an idle container is read all the same:
-        it may begin to work before the next answer. At first it is only read: without a figure
-        before it, what was counted when the sample ended is unknown, and a first window that is
-        wrong by a part of the sample's age has the hook grant too little, then too much, for half a
-        minute."""
+        """Write what is owed. The figure of an idle container is read all the same: it may begin to
+        work before the next answer. At first it is only read: without a figure before it, what was
+        counted when the sample ended is unknown, and a first window that is wrong by a part of the
+        sample's age has the hook grant too little, then too much, for half a minute."""
         data = self._usage_files.record(part.key, files, part.card)
         if data is None:
             return  # the hook has no figure to compare with
-        at_ns, owed_ns, before = self._clock.time_ns(), self._owed[part], self._followed.get(part)
-        now = _counted(data, at_ns)
-        if before is None:
-            self._followed[part] = _Followed(now, now.gpu.raw_ns, CorrectionPace())
-            return
-        gpu_ns = counted_at(sampled_us * 1000, before.counted.gpu, now.gpu)
-        pace = before.pace.after(owed_ns - (gpu_ns - before.corrected_ns))
-        self._followed[part] = before._replace(counted=now, pace=pace)
-        if not owed_ns or not pace.due:
+        raw_ns = min(int.from_bytes(data[_RAW], sys.byteorder), _MOST)
+        before, now = self._counted.get(part), RawCounter(self._clock.time_ns(), raw_ns)
+        self._counted[part] = now
+        if before is None or not self._owed[part]:
             return
         # It is unknown what the hook counted after the last measurement of an earlier agent.
         leap_ns = RESTART_NS if limit.measured_at_ns and part not in self._written else 0
         correction = partial(
-            measured, busy_ns=owed_ns + leap_ns, wall_ns=at_ns,
-            counted_ns=counted_at(sampled_us * 1000, before.counted.raw, now.raw),
+            measured, busy_ns=self._owed[part] + leap_ns, wall_ns=now.at_ns,
+            counted_ns=counted_at(sampled_us * 1000, before, now),
         )  # fmt: skip
         try:
             files.change_card(limit.uuid, correction)
@@ -195,7 +164,6 @@ class LimitCorrections:
         else:
             del self._owed[part]
             self._written.add(part)
-            self._followed[part] = _Followed(now, gpu_ns, pace.corrected())
 
 
 class CorrectionLoop:
@@ -241,24 +209,17 @@ class CorrectionLoop:
         now, read = asyncio.get_running_loop().time(), self._devices.readings
         hooked = self._running()
         timed = {uuid_key(card.id) for card in read.cards if card.sampled_us}
-        limited = any(
+        self._devices.closely = any(
             is_limited(limit) and uuid_key(limit.uuid) in timed
             for one in hooked.values() if one.files is not None
             for limit in one.files.limits.cards
         )  # fmt: skip
         everyone = now >= self._everyone_at
-        if hooked and timed and (everyone or limited):
-            if everyone:
-                self._everyone_at = now + self._interval_s
-            await asyncio.to_thread(self._corrections.write, hooked, read, everyone=everyone)
-        self._devices.closely = limited and self._corrections.urgent
-
-
-def _counted(data: bytes, at_ns: int) -> _Counted:
-    """What the beginning of a card's record says."""
-    raw_ns = min(int.from_bytes(data[_RAW], sys.byteorder), _MOST)
-    gpu_ns = min(read_counters(data).gpu_ns, _MOST)
-    return _Counted(RawCounter(at_ns, raw_ns), RawCounter(at_ns, gpu_ns))
+        if not hooked or not timed or not (everyone or self._devices.closely):
+            return
+        if everyone:
+            self._everyone_at = now + self._interval_s
+        await asyncio.to_thread(self._corrections.write, hooked, read, everyone=everyone)
 
 
 def _limit(files: ContainerFiles, card: str) -> CardLimit | None:
