@@ -21,8 +21,6 @@ from tessera_core.placement.units import PlacementUnit
 
 MOST_UNITS: Final = 32
 """Units whose reasons are kept: at 10,000 nodes x 8 cards 80 kB each."""
-_MANY: Final = 4
-"""Where more cards have changed than one for so many rows, all are looked at."""
 
 
 class _Known(Struct):
@@ -50,12 +48,12 @@ class CardReasons:
                 del self._known[next(iter(self._known))]
             known = self._known[unit] = _Known(_codes(fleet, unit), len(fleet.changes))
             return known.codes
-        rows = sorted({row for row, _ in changed(fleet, known.upto)})
-        known.upto = len(fleet.changes)
-        if len(rows) * _MANY > len(fleet.names):
+        places, known.upto = changed(fleet, known.upto), len(fleet.changes)
+        if places is None:
             known.codes = _codes(fleet, unit)
-        elif rows:
-            known.codes[rows] = _codes(fleet, unit, np.array(rows))
+        elif places:
+            rows = np.array(sorted({row for row, _ in places}))
+            known.codes[rows] = _codes(fleet, unit, rows)
         return known.codes
 
 

@@ -22,14 +22,13 @@ UUID_BYTES: Final = 64
 class RecordLayout:
     """One C struct: field name -> format; `size` bytes in all."""
 
-    __slots__ = ("_empty", "_end", "_packed", "formats", "name", "offsets", "size")
+    __slots__ = ("_end", "_packed", "formats", "name", "offsets", "size")
 
     def __init__(self, name: str, size: int, formats: Mapping[str, str]) -> None:
         """Fields up to the last one named here; what follows up to `size` is reserved."""
         self.name = name
         self.size = size
         self.formats = dict(formats)
-        self._empty = {field: b"" if form.endswith("s") else 0 for field, form in formats.items()}
         self.offsets: dict[str, int] = {}
         at = 0
         for field, form in formats.items():
@@ -43,13 +42,8 @@ class RecordLayout:
         values = self._packed.unpack_from(data, at)
         return dict(zip(self.formats, values, strict=True))
 
-    def write(self, into: bytearray, at: int, values: Mapping[str, int | bytes]) -> None:
-        """Fill the fields at `at`; those not named are zero. Numbers must fit: struct.error."""
-        whole = {**self._empty, **values}
-        self._packed.pack_into(into, at, *whole.values())
-
     def pack(self, into: bytearray, at: int, *values: int | bytes) -> None:
-        """The same with a value for each field, in their order: in half the time."""
+        """Fill the fields at `at`, in their order. Numbers must fit: struct.error."""
         self._packed.pack_into(into, at, *values)
 
     def only(self, *fields: str) -> Packed:

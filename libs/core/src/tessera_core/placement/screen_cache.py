@@ -73,7 +73,7 @@ class _Screen:
     def follow(self, fleet: Fleet) -> None:
         """Look again where use has changed."""
         places, self._upto = changed(fleet, self._upto), len(fleet.changes)
-        if len(places) * _MANY > len(fleet.names):
+        if places is None:
             self._test(fleet.cards, _ALL)
         elif len(places) > _FEW:
             self._test(fleet.cards, np.array([row for row, _ in places]))
@@ -118,7 +118,7 @@ class _Usage:
     def follow(self, fleet: Fleet) -> None:
         """Add up again where use has changed."""
         places, self._upto = changed(fleet, self._upto), len(fleet.changes)
-        if len(places) * _MANY > len(fleet.names):
+        if places is None:
             self.column = fleet.cards.usage()
             return
         c = fleet.cards
@@ -187,7 +187,9 @@ def ids_in(fleet: Fleet, request: Request) -> Bools | None:
     return allowed
 
 
-def changed(fleet: Fleet, upto: int) -> list[tuple[int, int]]:
-    """The cards written down after so many of `Fleet.changes`, by row and column, each once."""
+def changed(fleet: Fleet, upto: int) -> list[tuple[int, int]] | None:
+    """The cards written down after so many of `Fleet.changes`, by row and column, each once; None
+    where they are so many that to look at all costs no more."""
     changes = fleet.changes[upto:]
-    return changes if len(changes) < 2 else list(set(changes))
+    places = changes if len(changes) < 2 else list(set(changes))
+    return None if len(places) * _MANY > len(fleet.names) else places

@@ -91,7 +91,7 @@ def move_hint(pod: Pod) -> str:
 def untouchable(running: RunningPod, rules: MoveRules) -> str:
     """Why the pod is never moved; empty when it may be."""
     said, owner = move_hint(running.pod), running.owner_kind
-    never = _never(running, said, rules)
+    never = spared(running, rules) or _never(running, rules)
     if never or said == "true":
         return never
     unless = f"({REBALANCE_KEY}: true moves it)"
@@ -103,15 +103,18 @@ def untouchable(running: RunningPod, rules: MoveRules) -> str:
     return next((text for holds, text in reasons if holds), "")
 
 
-def _never(running: RunningPod, said: str, rules: MoveRules) -> str:
+def spared(running: RunningPod, rules: MoveRules) -> str:
+    """Why plans of every kind leave the pod alone; empty when they need not."""
+    namespace = running.named.namespace
+    if move_hint(running.pod) == "false":
+        return f"its owner does not want it ({REBALANCE_KEY})"
+    return f"pods in namespace {namespace} are left alone" if namespace in rules.spared else ""
+
+
+def _never(running: RunningPod, rules: MoveRules) -> str:
     """What no wish of the owner changes."""
     pod, group = running.pod, group_of(running.pod)
     reasons = (
-        (said == "false", f"its owner does not want it ({REBALANCE_KEY})"),
-        (
-            (pod.metadata.namespace or "default") in rules.spared,
-            f"pods in namespace {pod.metadata.namespace} are left alone",
-        ),
         (running.owner_kind in _NODES, f"it belongs to its node, by its {running.owner_kind}"),
         (bool(pod.metadata.deletion_timestamp), "it is being deleted"),
         (bool(group), f"it is one of the group {group}, which may stop without it"),

@@ -25,10 +25,10 @@ from tessera_core.quota.allowance import NO_LIMITS, QuotaUsage, minimum_usage
 from tessera_core.rebalance.cluster_view import ClusterView, Seats, WaitingPod
 from tessera_core.rebalance.defragment import still_there, waits_for_others
 from tessera_core.rebalance.joint_fit import parts_of
-from tessera_core.rebalance.movable_pods import RunningPod, move_hint
+from tessera_core.rebalance.movable_pods import RunningPod, spared
 from tessera_core.slices import Slices
 from tessera_core.usage.smoothed import SmoothContainer
-from tessera_schema.annotation_keys import LEAST_MEMORY_KEY, REBALANCE_KEY
+from tessera_schema.annotation_keys import LEAST_MEMORY_KEY
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 from tessera_schema.plans import PlanKind, PlanSpec, PlanStep, PodOfPlan
@@ -184,18 +184,14 @@ def _resizable(
 
 def _untouchable(situation: ClusterView, one: RunningPod) -> str:
     """Why no plan resizes the pod now; empty if one may."""
-    namespace, spent = one.named.namespace, situation.spent
+    spent = situation.spent
     reasons = (
-        (move_hint(one.pod) == "false", f"its owner does not want it ({REBALANCE_KEY})"),
-        (
-            namespace in situation.rules.move.spared,
-            f"pods in namespace {namespace} are left alone",
-        ),
         (one.uid in spent.busy, "another plan is about it, or was a short time ago"),
         (spent.resized.get(one.uid, 0) > situation.now, "it was resized a short time ago"),
         (bool(one.pod.metadata.deletion_timestamp), "it is being deleted"),
     )
-    return next((text for holds, text in reasons if holds), "")
+    left = spared(one, situation.rules.move)
+    return left or next((text for holds, text in reasons if holds), "")
 
 
 def _spare(

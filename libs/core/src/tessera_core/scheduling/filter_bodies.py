@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,6 @@ from tessera_schema.endpoints.extender import (
     encode_scores,
 )
 from tessera_schema.reasons import Reason
-
-_WORDS: Final = {int(r): r.wire for r in Reason}
 
 
 def problem_of(args: ExtenderArgs) -> str:
@@ -46,7 +44,7 @@ class NodeNames:
 
     def refused(self, codes: Codes) -> bytes:
         """Filter: no node takes the pod, each for the reason of that number."""
-        return encode_refusals((_WORDS[code], names) for code, names in self._by(codes))
+        return encode_refusals((Reason(code).wire, names) for code, names in self._by(codes))
 
     def all_refused(self, reason: Reason) -> bytes:
         """The same, all for one reason."""
