@@ -36,13 +36,14 @@ def test_how_long_it_stays_decides(seconds: float, kept: bool) -> None:  # noqa:
     assert found.off_s == pytest.approx(seconds, abs=2 * STEP_S)
     lives, leaves = best_effort_promises([found])
     assert lives.kept
-    assert leaves.kept is kept
+    assert (leaves.kept, leaves.late) == (kept, not kept)
 
 
 def test_one_that_never_leaves_is_reported() -> None:
     lives, leaves = best_effort_promises(departures(samples(lambda _: 50)))
     assert not lives.kept
     assert not leaves.kept
+    assert not leaves.late
     assert leaves.measured == "it always had something"
 
 
@@ -57,5 +58,5 @@ def test_the_best_launch_counts() -> None:
 
 
 def test_without_a_launch_no_promise_holds() -> None:
-    assert [p.kept for p in best_effort_promises(())] == [False, False]
+    assert [(p.kept, p.late) for p in best_effort_promises(())] == [(False, False)] * 2
     assert departures(samples(off_after(0))[:100]) == []

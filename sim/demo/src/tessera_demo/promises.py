@@ -37,6 +37,8 @@ class Promise(Struct, frozen=True):
     kept: bool
     measured: str = ""
     """What was seen, or measured."""
+    late: bool = False
+    """It is not kept in time, and all else that it says was seen: a busy machine is a reason."""
     brief: str = ""
     """What the closing screen says of it in a few words; empty = nothing."""
     seconds: float = 0

@@ -101,6 +101,7 @@ def _check(promise: Promise) -> dict[str, Any]:
         "promised": promise.text,
         "measured": promise.measured,
         "passed": promise.kept,
+        "late": promise.late,
         "seconds": round(promise.seconds, 1),
     }
 

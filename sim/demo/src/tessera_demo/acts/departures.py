@@ -59,7 +59,7 @@ def best_effort_promises(seen: Sequence[Departure]) -> list[Promise]:
         Promise(
             "best-effort leaves",
             f"it is off its cores within {OFF_S * 1000:g} ms of the owner's launch",
-            off is not None and off <= OFF_S, measured,
+            off is not None and off <= OFF_S, measured, late=off is not None and off > OFF_S,
             brief=f"best-effort had {lives:.0f} %, off after {(off or 0) * 1000:.0f} ms",
         ),
     ]  # fmt: skip
