@@ -142,8 +142,8 @@ def test_it_ends_right_and_leaves_nothing(folder: Path, more: list[str]) -> None
     assert status in (0, 2), said
     pods = by_name(answer)
     checks = msgspec.json.decode(answer)["checks"]
-    # What promises mean: test_promises_are_evaluated. One that is late is the machine's, which
-    # runs other tests beside this one.
+    # What promises mean: test_promises_are_evaluated. One that is late is no fault here: the
+    # machine runs other tests at the same time.
     assert [check for check in checks if not (check["passed"] or check["late"])] == [], said
     assert (status == 0) is all(check["passed"] for check in checks)
     assert any("the quota monitor counts" in check["promised"] for check in checks)
