@@ -95,7 +95,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     if (card->mig || card->parent != SIM_NONE)
         return NVML_ERROR_NOT_SUPPORTED; /* neither a card in MIG mode nor a slice has one */
     sim_lock();
-    sim_sweep();
+    sim_sweep_for_reader();
     sim_catch_up(index);
     utilization->gpu = sim->card[index].last_percent;
     utilization->memory = sim->card[index].last_percent / 2; /* assumed: half as busy */

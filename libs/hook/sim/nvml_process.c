@@ -34,7 +34,7 @@ static uint32_t on_hardware(uint32_t card, Found found[SIM_PROCS], uint32_t n) /
 static uint32_t on_card(uint32_t card, Found found[SIM_PROCS])
 {
     sim_lock();
-    sim_sweep();
+    sim_sweep_for_reader();
     uint32_t n = on_hardware(card, found, 0);
     for (uint32_t i = 0; i < sim->config.cards; i++)
         if (sim->config.card[i].parent == card)

@@ -38,7 +38,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
         return NVML_ERROR_INSUFFICIENT_SIZE;
     }
     sim_lock();
-    sim_sweep();
+    sim_sweep_for_reader();
     sim_catch_up(index);
     uint32_t n = latest_of(index, last_seen, latest);
     nvmlReturn_t r = n > *count ? NVML_ERROR_INSUFFICIENT_SIZE : n ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
@@ -67,7 +67,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProc
         return NVML_ERROR_INSUFFICIENT_SIZE;
     }
     sim_lock();
-    sim_sweep();
+    sim_sweep_for_reader();
     sim_catch_up(index);
     uint32_t n = latest_of(index, info->lastSeenTimeStamp, latest);
     nvmlReturn_t r = n > info->processSamplesCount ? NVML_ERROR_INSUFFICIENT_SIZE : n ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
@@ -125,7 +125,7 @@ nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned int *coun
         return NVML_ERROR_NOT_SUPPORTED;
     room = pids ? *count : 0;
     sim_lock();
-    sim_sweep();
+    sim_sweep_for_reader();
     for (uint32_t i = 0; i < sim->procs_high; i++) {
         uint32_t pid = worked(&sim->proc[i], index) ? sim_pid_seen(i) : 0;
         if (pid && n < room)
@@ -144,7 +144,7 @@ nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned int pid,
     if (!sim->config.accounting)
         return NVML_ERROR_NOT_SUPPORTED;
     sim_lock();
-    sim_sweep();
+    sim_sweep_for_reader();
     sim_catch_up(index);
     for (uint32_t i = 0; i < sim->procs_high && r; i++) {
         const SimProc *p = &sim->proc[i];

@@ -47,7 +47,7 @@ void sim_give(uint32_t card, uint64_t bytes)
 void sim_used(uint32_t card, uint64_t *used)
 {
     sim_lock();
-    sim_sweep();
+    sim_sweep_for_reader();
     *used = sim->card[card].used;
     for (uint32_t i = 0; i < sim->config.cards; i++)
         if (sim->config.card[i].parent == card) /* a card in MIG mode holds what its slices do */

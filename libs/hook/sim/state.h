@@ -183,7 +183,8 @@ bool sim_process_attach(void); /* takes a slot for this process: libcuda only */
 uint32_t sim_process(void);
 uint64_t sim_pid_space(void);           /* the pid namespace of this process */
 uint32_t sim_pid_seen(uint32_t proc);   /* the number of that process as this one sees it; 0: not at all */
-void sim_sweep(void);          /* reclaims what dead processes held; lock held */
+void sim_sweep(void);            /* reclaims what dead processes held; lock held */
+void sim_sweep_for_reader(void); /* the same for a query; of many processes not in every call; lock held */
 void sim_reclaim(uint32_t proc);
 /* recover.c */
 void sim_recover(void);
