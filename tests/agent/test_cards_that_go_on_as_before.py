@@ -35,12 +35,31 @@ def members(tmp_path: Path) -> list[LendingMember]:
     ]  # fmt: skip
 
 
+class Counts:
+    """The counters of one of them, as the ticks have it."""
+
+    def __init__(self, ticks: Ticks, name: str) -> None:
+        self.ticks = ticks
+        self.name = name
+
+    def counters(self) -> UsageCounters:
+        ticks, name = self.ticks, self.name
+        ticks.touched.add(name)
+        ticks.seen[name] = ticks.counts[name]
+        return ticks.counts[name]
+
+    def moved(self) -> bool:
+        ticks, name = self.ticks, self.name
+        ticks.touched.add(name)
+        return ticks.seen[name][1:] != ticks.counts[name][1:]
+
+
 class Ticks:
     """Ticks of a tenth of a second on one card; a decision is made whenever one is due."""
 
     def __init__(self, members: Sequence[LendingMember]) -> None:
         self.members = members
-        self.steady = SteadyCards(AGAIN_S, self)
+        self.steady = SteadyCards(AGAIN_S, lambda one: Counts(self, one.key.uid))
         self.counts = {"busy": UsageCounters(), "quiet": UsageCounters()}
         self.seen: dict[str, UsageCounters] = {}
         self.number = 0
@@ -65,15 +84,6 @@ class Ticks:
         assert found == list(self.counts.values())
         self.steady.decided(CARD, self.members, found, at_s, same=self.same)
         return True
-
-    def read(self, one: LendingMember) -> UsageCounters:
-        self.touched.add(one.key.uid)
-        self.seen[one.key.uid] = self.counts[one.key.uid]
-        return self.counts[one.key.uid]
-
-    def moved(self, one: LendingMember) -> bool:
-        self.touched.add(one.key.uid)
-        return self.seen[one.key.uid][1:] != self.counts[one.key.uid][1:]
 
     def rests(self, *, throttled: bool = False) -> None:
         """Until a decision after which all goes on as before."""

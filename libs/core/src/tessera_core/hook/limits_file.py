@@ -5,7 +5,6 @@ Writing it under its sequence rule is `tessera_agent.containers.hook_files`' par
 
 from __future__ import annotations
 
-import sys
 from enum import IntEnum, IntFlag
 from struct import error as out_of_range
 from typing import Final
@@ -48,6 +47,9 @@ FILE: Final = RecordLayout(
         "hold_until_ns": "Q", "reserved": "296s", "card": f"{CARDS * 176}s", "reserved_end": "768s",
     },
 )  # fmt: skip
+_BODY: Final = FILE.packed("flags", "hold_until_ns")
+"""What follows the head, without what is reserved."""
+_SEQUENCE: Final = HEAD.packed("sequence", "sequence")
 
 
 class Mode(IntEnum):
@@ -159,12 +161,12 @@ def encode_limits(limits: HookLimits, sequence: int, now_ns: int) -> bytes:
             f"write 0 to {_UINT64}"
         )
     data = bytearray(SIZE)
-    FILE.pack(
-        data, 0, b"", limits.flags, limits.log_level, limits.generation & _UINT64,
-        padded(limits.container, _CONTAINER_BYTES), limits.hold_until_ns, b"", b"", b"",
-    )  # fmt: skip
     HEAD.pack(
         data, 0, LAYOUT, SIZE, len(limits.cards), sequence & _UINT32, now_ns, b"", MAGIC
+    )  # fmt: skip
+    _BODY.pack_into(
+        data, HEAD.size, limits.flags, limits.log_level, limits.generation & _UINT64,
+        padded(limits.container, _CONTAINER_BYTES), limits.hold_until_ns,
     )  # fmt: skip
     for position, card in enumerate(limits.cards):
         _encode_card(data, _CARD_AT + position * CARD.size, card)
@@ -219,10 +221,12 @@ def _card(data: bytes, at: int) -> CardLimit:
 
 def sequence_of(data: bytes) -> int:
     """The sequence number of whatever is there, 0 where there is nothing."""
-    field = data[SEQUENCE_AT : SEQUENCE_AT + HEAD.field_size("sequence")]
-    return int.from_bytes(field, sys.byteorder) if len(data) >= HEAD.size else 0
+    if len(data) < HEAD.size:
+        return 0
+    sequence: int = _SEQUENCE.unpack_from(data, SEQUENCE_AT)[0]
+    return sequence
 
 
 def sequence_bytes(sequence: int) -> bytes:
     """What is written at `SEQUENCE_AT` before and after the body."""
-    return (sequence & _UINT32).to_bytes(HEAD.field_size("sequence"), sys.byteorder)
+    return _SEQUENCE.pack(sequence & _UINT32)

@@ -55,6 +55,12 @@ class RecordLayout:
         )
         return Packed(f"{ORDER}{''.join(forms)}{self._packed.size - self._end}x")
 
+    def packed(self, first: str, last: str) -> Packed:
+        """All fields from one to another, both included."""
+        names = list(self.formats)
+        between = names[names.index(first) : names.index(last) + 1]
+        return Packed(ORDER + "".join(self.formats[name] for name in between))
+
     def field_size(self, field: str) -> int:
         """Bytes of one field."""
         return calcsize(ORDER + self.formats[field])

@@ -16,10 +16,11 @@ SIZE: Final = CARD.offsets["last_launch_ns"]
 """Bytes from a record's beginning that a short read takes in."""
 _COUNTERS: Final = Packed(f"{ORDER}QQQ")
 _COUNTERS_AT: Final = CARD.offsets["gpu_ns"]
-ACTIVITY_AT: Final = CARD.offsets["throttled_ns"]
 ACTIVITY_SIZE: Final = CARD.field_size("throttled_ns") + CARD.field_size("launches")
+ACTIVITY: Final = slice(CARD.offsets["throttled_ns"], CARD.offsets["throttled_ns"] + ACTIVITY_SIZE)
 """What changes whenever the container launches or is held back: two counters, side by side."""
 _NUMBER: Final = Packed(f"{ORDER}Q")
+_RAW_AT: Final = CARD.offsets["raw_ns"]
 _MEMORY_AT: Final = tuple(
     CARD.offsets[field]
     for field in ("charged_bytes", "wanted_bytes", "wanted_at_ns", "failed_for_others")
@@ -61,16 +62,6 @@ def is_of(data: bytes, key: str) -> bool:
     return len(data) == SIZE and uuid_key(text_of(data[:UUID_BYTES])) == key
 
 
-def name_of(data: bytes) -> bytes:
-    """The card's id as it stands there: cheaper to compare with an earlier one than to read."""
-    return data[:UUID_BYTES]
-
-
-def activity_of(data: bytes) -> bytes:
-    """The two counters as they stand there."""
-    return data[ACTIVITY_AT : ACTIVITY_AT + ACTIVITY_SIZE]
-
-
 def read_counters(data: bytes) -> UsageCounters:
     """What the beginning of a record says; it must be `SIZE` long."""
     return UsageCounters(*_COUNTERS.unpack_from(data, _COUNTERS_AT))
@@ -79,3 +70,9 @@ def read_counters(data: bytes) -> UsageCounters:
 def read_memory(data: bytes) -> MemoryCounters:
     """The same of its memory."""
     return MemoryCounters(*(_NUMBER.unpack_from(data, at)[0] for at in _MEMORY_AT))
+
+
+def read_raw_ns(data: bytes) -> int:
+    """GPU time as the hook measured and predicted it, before corrections."""
+    number: int = _NUMBER.unpack_from(data, _RAW_AT)[0]
+    return number

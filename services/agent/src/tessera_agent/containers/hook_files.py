@@ -44,6 +44,7 @@ from tessera_core.hook.usage_file import (
     UsageFileBounds,
     decode_usage,
 )
+from tessera_core.node.usage_rates import measured
 from tessera_runtime.clock import Clock
 from tessera_schema.grants import Grant, encode_grant
 from tessera_schema.injections import Mount
@@ -207,35 +208,42 @@ class ContainerFiles:
         Raises BadLimits before anything is written, OSError.
         """
         with self._changing:
-            now_ns = self._clock.time_ns()
-            new = self.renewal.of(change(self.limits), now_ns)
-            counts = _differ_in_more_than_measurement(self.limits, new)
-            new = replace(new, generation=self.limits.generation + counts)
-            fd = os.open(self._limits_text, _WRITE)
-            try:
-                if self._sequence is None:
-                    self._sequence = limits_file.sequence_of(os.pread(fd, HEAD.size, 0))
-                writing = self._sequence | 1
-                body = encode_limits(new, writing, now_ns)
-                _write(fd, limits_file.sequence_bytes(writing), limits_file.SEQUENCE_AT)
-                _write(fd, body, 0)
-                _write(fd, limits_file.sequence_bytes(writing + 1), limits_file.SEQUENCE_AT)
-            finally:
-                os.close(fd)
-            self._sequence = writing + 1
-            self.limits = new
-            return new
+            new = change(self.limits)
+            return self._put(new, counts=_differ_in_more_than_measurement(self.limits, new))
 
     def change_card(self, uuid: str, change: Callable[[CardLimit], CardLimit]) -> HookLimits:
         """The same for one card. Raises BadLimits where the container does not hold it."""
+        return self.change(lambda limits: _with_card(limits, uuid, change))
 
-        def changed(limits: HookLimits) -> HookLimits:
-            if uuid not in {card.uuid for card in limits.cards}:
-                raise BadLimits(f"card {uuid}: container {limits.container} holds no part of it")
-            cards = (change(card) if card.uuid == uuid else card for card in limits.cards)
-            return replace(limits, cards=tuple(cards))
+    def measure(self, uuid: str, busy_ns: int, counted_ns: int, wall_ns: int) -> None:
+        """Put a measurement of one card in force: see `measured`. Raises as `change_card` does."""
+        with self._changing:
+            new = _with_card(
+                self.limits, uuid, lambda card: measured(card, busy_ns, counted_ns, wall_ns)
+            )
+            self._put(new, counts=False)
 
-        return self.change(changed)
+    def _put(self, limits: HookLimits, *, counts: bool) -> HookLimits:
+        """Write the limits with their loans renewed; whether that `counts` as another generation
+        if nothing is renewed."""
+        now_ns = self._clock.time_ns()
+        new = self.renewal.of(limits, now_ns)
+        counts = counts or new is not limits
+        new = replace(new, generation=self.limits.generation + counts)
+        fd = os.open(self._limits_text, _WRITE)
+        try:
+            if self._sequence is None:
+                self._sequence = limits_file.sequence_of(os.pread(fd, HEAD.size, 0))
+            writing = self._sequence | 1
+            body = encode_limits(new, writing, now_ns)
+            _write(fd, limits_file.sequence_bytes(writing), limits_file.SEQUENCE_AT)
+            _write(fd, body, 0)
+            _write(fd, limits_file.sequence_bytes(writing + 1), limits_file.SEQUENCE_AT)
+        finally:
+            os.close(fd)
+        self._sequence = writing + 1
+        self.limits = new
+        return new
 
     def read(self, bounds: UsageFileBounds) -> UsageFile | Unbuilt | Garbled:
         """What the hook says the container uses. Never raises, whatever is there. A file that the
@@ -319,6 +327,15 @@ def _differ_in_more_than_measurement(old: HookLimits, new: HookLimits) -> bool:
         one is not other and _with_measurement_of(one, other) != other
         for one, other in zip(old.cards, new.cards, strict=True)
     )
+
+
+def _with_card(
+    limits: HookLimits, uuid: str, change: Callable[[CardLimit], CardLimit]
+) -> HookLimits:
+    if uuid not in [card.uuid for card in limits.cards]:
+        raise BadLimits(f"card {uuid}: container {limits.container} holds no part of it")
+    cards = [change(card) if card.uuid == uuid else card for card in limits.cards]
+    return replace(limits, cards=tuple(cards))
 
 
 def _with_measurement_of(card: CardLimit, other: CardLimit) -> CardLimit:

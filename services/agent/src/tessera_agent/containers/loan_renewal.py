@@ -3,6 +3,7 @@ them alone: what the driver measured is written there as often."""
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -19,15 +20,19 @@ class LoanRenewal(NamedTuple):
     """From each write on."""
 
     def of(self, limits: HookLimits, now_ns: int) -> HookLimits:
-        """The limits with all loans in force renewed. `now_ns` is of the wall clock."""
+        """The limits with all loans in force renewed; the same object where there is none. `now_ns`
+        is of the wall clock."""
         if now_ns >= self.until_ns:
             return limits
-        cards = tuple([
-            replace(card, lent_until_ns=max(now_ns + self.lasts_ns, card.lent_until_ns))
-            if card.lent_permille and card.lent_until_ns > now_ns else card
+        until_ns = now_ns + self.lasts_ns
+        cards = [
+            replace(card, lent_until_ns=until_ns)
+            if card.lent_permille and now_ns < card.lent_until_ns < until_ns else card
             for card in limits.cards
-        ])  # fmt: skip
-        return replace(limits, cards=cards)
+        ]  # fmt: skip
+        if all(map(is_, cards, limits.cards)):
+            return limits
+        return replace(limits, cards=tuple(cards))
 
 
 NO_RENEWAL: Final = LoanRenewal(0, 0)

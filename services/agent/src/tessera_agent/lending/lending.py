@@ -33,7 +33,7 @@ from tessera_agent.lending.loans import (
 from tessera_agent.lending.members import LendingMember, LendingMembers
 from tessera_agent.lending.settings import LendingSettings
 from tessera_agent.lending.steady_cards import SteadyCards
-from tessera_agent.usage.usage_counters import OpenUsageFiles
+from tessera_agent.usage.usage_counters import OpenUsageFiles, UsageRecord
 from tessera_core.hook.limits_file import Mode
 from tessera_core.hook.usage_counters import UsageCounters
 from tessera_core.node.core_lending import CounterSample, Lender, LendingDecision, LendingTimings
@@ -97,7 +97,7 @@ class LendingLoop:
         self._usage_files = OpenUsageFiles(_SELDOM)
         # No longer than after which cores are lent: who is lent of is looked at in every tick.
         again_s = min(_STANDS * settings.loan_s, settings.idle_s)
-        self._steady = SteadyCards(again_s, self._usage_files)
+        self._steady = SteadyCards(again_s, self._counters_of)
         self._writer = LoanWriter(settings.loan_s)
         self._loans = CurrentLoans(settings.loan_s)
         self._turn: _Turn | None = None
@@ -216,6 +216,9 @@ class LendingLoop:
         if self._decided[card].calm:
             self._waiting[card] = _CALM
         return counters is not None
+
+    def _counters_of(self, member: LendingMember) -> UsageRecord:
+        return self._usage_files.record(member.key, member.files, member.card)
 
     def _wanted(self, containers: Iterable[Holding]) -> Iterable[WantedLoans]:
         """What each is to have, by all of its cards."""

@@ -5,7 +5,7 @@ changes loans a little, and by itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -18,21 +18,21 @@ _NEVER: Final = float("-inf")
 
 
 class MemberCounters(Protocol):
-    """Reads what containers did so far on their cards."""
+    """Reads what one container did so far on its card."""
 
-    def read(self, one: LendingMember) -> UsageCounters:
+    def counters(self) -> UsageCounters:
         """All that is counted."""
         ...
 
-    def moved(self, one: LendingMember) -> bool:
-        """Whether launches, or the time held back, may be others than at the last `read`."""
+    def moved(self) -> bool:
+        """Whether launches, or the time held back, may be others than at the last `counters`."""
         ...
 
 
 class _Follower(Struct):
     """One container on a card."""
 
-    member: LendingMember
+    read: MemberCounters
     launches: int
     throttled_ns: int
     launched_s: float = _NEVER
@@ -61,6 +61,8 @@ class _Steady(Struct):
     """One card, since its last decision."""
 
     members: Sequence[LendingMember]
+    reads: Sequence[MemberCounters]
+    """Of each of them."""
     check_s: float
     """When those that are busy are examined."""
     until_s: float
@@ -76,11 +78,13 @@ class _Steady(Struct):
 class SteadyCards:
     """The cards of a node, and what was decided there."""
 
-    def __init__(self, again_s: float, counters: MemberCounters) -> None:
+    def __init__(
+        self, again_s: float, counters_of: Callable[[LendingMember], MemberCounters]
+    ) -> None:
         """Quiet is who did nothing for `again_s` seconds of a clock that never jumps, as all times
         here are. A decision stands for as long at most, and twice as long where nothing changes."""
         self._again_s = again_s
-        self._counters = counters
+        self._counters_of = counters_of
         self._cards: dict[str, _Steady] = {}
 
     def due(
@@ -89,9 +93,11 @@ class SteadyCards:
         """None where the last decision stands; else the members' counters that another one is to be
         made of, in their order."""
         steady = self._cards.get(card)
-        if steady is not None and steady.members is members and self._stands(steady, at_s):
+        if steady is None or steady.members is not members:
+            return [self._counters_of(member).counters() for member in members]
+        if self._stands(steady, at_s):
             return None
-        return [self._counters.read(member) for member in members]
+        return [read.counters() for read in steady.reads]
 
     def decided(
         self, card: str, members: Sequence[LendingMember], counters: Sequence[UsageCounters],
@@ -101,13 +107,17 @@ class SteadyCards:
         one before."""
         before, again_s = self._cards.get(card), self._again_s
         known = before.followers if before else {}
+        if before is not None and before.members is members:
+            reads = before.reads
+        else:
+            reads = [self._counters_of(member) for member in members]
         followers, watched, busy = {}, [], []
-        for member, now in zip(members, counters, strict=True):
+        for member, read, now in zip(members, reads, counters, strict=True):
             follower = known.get(member.key)
             if follower is None:
-                follower = _Follower(member, now.launches, now.throttled_ns)
+                follower = _Follower(read, now.launches, now.throttled_ns)
             else:
-                follower.member = member
+                follower.read = read
                 follower.take(now, at_s, again_s)
             followers[member.key] = follower
             earlier_s, later_s = follower.did_s
@@ -118,7 +128,9 @@ class SteadyCards:
                 same = same and later_s < at_s
         watched.sort(key=_quiet_from)
         until_s = at_s + again_s * (2 if same else 1)
-        self._cards[card] = _Steady(members, at_s + again_s, until_s, followers, watched, busy)
+        self._cards[card] = _Steady(
+            members, reads, at_s + again_s, until_s, followers, watched, busy
+        )
 
     def keep_only(self, cards: Mapping[str, object]) -> None:
         """Forget all others."""
@@ -130,16 +142,15 @@ class SteadyCards:
         not too long ago."""
         if at_s >= steady.until_s:
             return False
-        moved, stands = self._counters.moved, True
+        stands = True
         for quiet_from, follower in steady.watched:
             if quiet_from > at_s:
                 break
-            if moved(follower.member):
-                now = self._counters.read(follower.member)
-                stands &= not follower.take(now, at_s, self._again_s)
+            if follower.read.moved():
+                stands &= not follower.take(follower.read.counters(), at_s, self._again_s)
         if stands and at_s >= steady.check_s:
             steady.check_s = steady.until_s
-            return all(moved(follower.member) for follower in steady.busy)
+            return all(follower.read.moved() for follower in steady.busy)
         return stands
 
 

@@ -185,7 +185,7 @@ class ReclaimLoop:
         return BestEffortMemory(key=held.id, since_s=held.since, charged_bytes=charged)
 
     def _memory(self, held: Holding, card: str) -> MemoryCounters:
-        data = self._usage_files.record(held.key, held.files, card) if held.files else None
+        data = self._usage_files.record(held.key, held.files, card).data() if held.files else None
         return MemoryCounters() if data is None else read_memory(data)
 
     # -- what is seen of it

@@ -9,28 +9,25 @@ it as often as usage is published. A container that was not busy gets nothing.
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Mapping
-from functools import partial
-from typing import Final, NamedTuple, NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 
 from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
 from tessera_agent.devices.monitor import DeviceMonitor
 from tessera_agent.usage.busy_time import GpuBusyCounters
 from tessera_agent.usage.process_owners import Owners
-from tessera_agent.usage.usage_counters import OpenUsageFiles
+from tessera_agent.usage.usage_counters import OpenUsageFiles, UsageRecord
 from tessera_core.dialect_kit.readings import CardReading, Readings
 from tessera_core.hook.limits_file import CardLimit
 from tessera_core.hook.records import uuid_key
-from tessera_core.hook.usage_file import CARD
-from tessera_core.node.usage_rates import RESTART_NS, RawCounter, counted_at, is_limited, measured
+from tessera_core.hook.usage_counters import read_raw_ns
+from tessera_core.node.usage_rates import RESTART_NS, RawCounter, counted_at, is_limited
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 
 _log: Final = logs.named("tessera.agent.correcting")
-_RAW: Final = slice(CARD.offsets["raw_ns"], CARD.offsets["raw_ns"] + CARD.field_size("raw_ns"))
 _MOST: Final = (1 << 63) - 1
 
 
@@ -48,12 +45,26 @@ class HookedContainer(Protocol):
         ...
 
 
-class _Part(NamedTuple):
+class _Part:
     """One container on one card."""
 
-    key: ContainerKey
-    card: str
-    """As `uuid_key` spells it."""
+    __slots__ = ("counted", "files", "is_written", "owed_ns", "record", "uuid")
+
+    def __init__(self, files: ContainerFiles, uuid: str, record: UsageRecord) -> None:
+        self.files = files
+        self.uuid = uuid
+        """The card, as its limits spell it."""
+        self.record = record
+        self.owed_ns = 0
+        self.counted: RawCounter | None = None
+        """The hook's own figure when it was read last."""
+        self.is_written = False
+        """It got a measurement of this agent."""
+
+    @property
+    def limit(self) -> CardLimit:
+        """As it is now."""
+        return next(card for card in self.files.limits.cards if card.uuid == self.uuid)
 
 
 class LimitCorrections:
@@ -67,15 +78,10 @@ class LimitCorrections:
         """Process -> its container, which cannot be found any more once the process has ended."""
         self._watched: Mapping[ContainerKey, HookedContainer] = {}
         """As given last."""
-        self._by_id: dict[str, tuple[ContainerKey, ContainerFiles]] = {}
-        self._owed: dict[_Part, int] = {}
-        """Nanoseconds."""
-        self._counted: dict[_Part, RawCounter] = {}
-        """The hook's own figure when it was read last."""
+        self._parts: dict[str, dict[str, _Part]] = {}
+        """Card, as `uuid_key` spells it -> container's id -> its part of the card."""
         self._usage_files = OpenUsageFiles(0)
         self._working = threading.Lock()
-        self._written: set[_Part] = set()
-        """Parts that got a measurement of this agent."""
         self.failed = 0
         """Measurements that could not be written; they are written with the next."""
 
@@ -94,31 +100,33 @@ class LimitCorrections:
         pids = {process.pid for card in read.cards for process in card.processes}
         self._whose = {p: self._whose.get(p) or self._owners.container_of(p) for p in pids}
         if watched is not self._watched:
-            self._forget_others(watched)
-        by_id = self._by_id
+            self._watch(watched)
         for card in read.cards:
-            fresh, card_key = self._busy.since(card), uuid_key(card.id)
+            fresh, parts = self._busy.since(card), self._parts.get(uuid_key(card.id), {})
             for id_, busy_ns in self._by_container(card, fresh or {}).items():
-                if id_ in by_id:
-                    key, files = by_id[id_]
-                    part = _Part(key, card_key)
-                    self._owed[part] = self._owed.get(part, 0) + busy_ns
-                    limit = _limit(files, part.card)
-                    if limit is None:
-                        continue
-                    due = fresh is not None and (everyone or is_limited(limit))
-                    if due or part not in self._counted:
-                        self._settle(part, files, limit, card.sampled_us)
+                part = parts.get(id_)
+                if part is None:
+                    continue
+                part.owed_ns += busy_ns
+                limit = part.limit
+                due = fresh is not None and (everyone or is_limited(limit))
+                if due or part.counted is None:
+                    self._settle(part, limit, card.sampled_us)
 
-    def _forget_others(self, watched: Mapping[ContainerKey, HookedContainer]) -> None:
+    def _watch(self, watched: Mapping[ContainerKey, HookedContainer]) -> None:
+        """From now on; what is known of those that stay is remembered."""
         self._watched = watched
-        self._by_id = {
-            one.id: (key, one.files) for key, one in watched.items() if one.id and one.files
-        }
-        self._owed = {part: ns for part, ns in self._owed.items() if part.key in watched}
-        self._counted = {part: at for part, at in self._counted.items() if part.key in watched}
-        self._written = {part for part in self._written if part.key in watched}
         self._usage_files.keep_only(watched.keys())
+        before, self._parts = self._parts, {}
+        for key, one in watched.items():
+            for limit in one.files.limits.cards if one.files and one.id else ():
+                card = uuid_key(limit.uuid)
+                part = before.get(card, {}).get(one.id)
+                if part is None or part.files is not one.files:
+                    part = _Part(
+                        one.files, limit.uuid, self._usage_files.record(key, one.files, limit.uuid)
+                    )
+                self._parts.setdefault(card, {})[one.id] = part
 
     def end(self) -> None:
         """Close what is open, once nothing is written any more."""
@@ -133,37 +141,30 @@ class LimitCorrections:
             found[owner] = found.get(owner, 0) + busy.get(process.pid, 0)
         return found
 
-    def _settle(
-        self, part: _Part, files: ContainerFiles, limit: CardLimit, sampled_us: int
-    ) -> None:
+    def _settle(self, part: _Part, limit: CardLimit, sampled_us: int) -> None:
         """Write what is owed. The figure of an idle container is read all the same: it may begin to
         work before the next answer. At first it is only read: without a figure before it, what was
         counted when the sample ended is unknown, and a first window that is wrong by a part of the
         sample's age has the hook grant too little, then too much, for half a minute."""
-        data = self._usage_files.record(part.key, files, part.card)
+        data = part.record.data()
         if data is None:
             return  # the hook has no figure to compare with
-        raw_ns = min(int.from_bytes(data[_RAW], sys.byteorder), _MOST)
-        before, now = self._counted.get(part), RawCounter(self._clock.time_ns(), raw_ns)
-        self._counted[part] = now
-        if before is None or not self._owed[part]:
+        before = part.counted
+        part.counted = now = RawCounter(self._clock.time_ns(), min(read_raw_ns(data), _MOST))
+        if before is None or not part.owed_ns:
             return
         # It is unknown what the hook counted after the last measurement of an earlier agent.
-        leap_ns = RESTART_NS if limit.measured_at_ns and part not in self._written else 0
-        correction = partial(
-            measured, busy_ns=self._owed[part] + leap_ns, wall_ns=now.at_ns,
-            counted_ns=counted_at(sampled_us * 1000, before, now),
-        )  # fmt: skip
+        leap_ns = RESTART_NS if limit.measured_at_ns and not part.is_written else 0
+        counted_ns = counted_at(sampled_us * 1000, before, now)
         try:
-            files.change_card(limit.uuid, correction)
+            part.files.measure(part.uuid, part.owed_ns + leap_ns, counted_ns, now.at_ns)
         except (OSError, ValueError) as e:
             self.failed += 1
             _log.warning(
-                "measurement not written", why=str(e), container=files.limits.container
+                "measurement not written", why=str(e), container=part.files.limits.container
             )  # fmt: skip
         else:
-            del self._owed[part]
-            self._written.add(part)
+            part.owed_ns, part.is_written = 0, True
 
 
 class CorrectionLoop:
@@ -220,10 +221,3 @@ class CorrectionLoop:
         if everyone:
             self._everyone_at = now + self._interval_s
         await asyncio.to_thread(self._corrections.write, hooked, read, everyone=everyone)
-
-
-def _limit(files: ContainerFiles, card: str) -> CardLimit | None:
-    for limit in files.limits.cards:
-        if uuid_key(limit.uuid) == card:
-            return limit
-    return None

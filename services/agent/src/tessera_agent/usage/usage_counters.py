@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from typing import Protocol
-
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
-from tessera_core.hook.records import CARDS, uuid_key
+from tessera_core.hook.records import CARDS, UUID_BYTES, uuid_key
 from tessera_core.hook.usage_counters import (
-    ACTIVITY_AT,
+    ACTIVITY,
     ACTIVITY_SIZE,
     NOTHING,
     SIZE,
     UsageCounters,
-    activity_of,
     is_of,
-    name_of,
     read_counters,
     record_at,
 )
@@ -37,72 +33,78 @@ def record_of(usage: int, key: str) -> tuple[int, bytes] | None:
     return None
 
 
-class UsedCard(Protocol):
-    """One container on one card."""
+class UsageRecord:
+    """One card's record in a container's usage file, which stays open."""
 
-    @property
-    def key(self) -> ContainerKey:
-        """The container."""
-        ...
+    __slots__ = ("_activity_at", "_at", "_card", "_fd", "_files", "_last", "_name", "_seldom",
+                 "_wait")  # fmt: skip
 
-    @property
-    def files(self) -> ContainerFiles:
-        """Its files."""
-        ...
-
-    @property
-    def card(self) -> str:
-        """The card's id."""
-        ...
-
-
-class _Place:
-    """Where a card's record is."""
-
-    __slots__ = ("activity_at", "at", "last", "name")
-
-    def __init__(self, at: int, data: bytes) -> None:
-        self.at = at
-        self.activity_at = at + ACTIVITY_AT
-        self.name = name_of(data)
-        """How the card's id stands there."""
-        self.last = activity_of(data)
-        """As it was when the record was read last."""
-
-
-class _Open:
-    """One container's file."""
-
-    def __init__(self, files: ContainerFiles, seldom: int) -> None:
-        self.files = files
+    def __init__(self, files: ContainerFiles, card: str, seldom: int) -> None:
+        """`seldom`: reads between two searches for a record that is not there, because the
+        container has not used the card yet."""
+        self._files = files
+        self._card = card
         self._seldom = seldom
-        self.fd = files.open_usage()
-        self.places: dict[str, _Place] = {}
-        """Card -> where its record was found."""
-        self._missing: dict[str, int] = {}
-        """Card -> reads until it is searched for again."""
+        self._wait = 0
+        self._fd = -1
+        self._at = self._activity_at = 0
+        self._name = self._last = b""
+        """How the card's id stands there, empty where the record was not found; and the activity
+        as it was when the record was read last."""
 
-    def record(self, card: str) -> bytes | None:
-        known = self.places.get(card)
-        if known is not None:
-            data = os.pread(self.fd, SIZE, known.at)
-            if len(data) == SIZE and name_of(data) == known.name:
-                known.last = activity_of(data)
-                return data
-            del self.places[card]
-        return self._search(card)
-
-    def _search(self, card: str) -> bytes | None:
-        wait = self._missing.pop(card, 0)
-        if wait:
-            self._missing[card] = wait - 1
+    def data(self) -> bytes | None:
+        """Its first `SIZE` bytes; None where there is none, or the file is not the agent's own.
+        Never raises."""
+        try:
+            if self._name:
+                data = os.pread(self._fd, SIZE, self._at)
+                if data[:UUID_BYTES] == self._name and len(data) == SIZE:
+                    self._last = data[ACTIVITY]
+                    return data
+            return self._search()
+        except OSError:
+            self.close()
             return None
-        found = record_of(self.fd, uuid_key(card))
+
+    def counters(self) -> UsageCounters:
+        """What the container did so far on the card. Never raises."""
+        data = self.data()
+        return NOTHING if data is None else read_counters(data)
+
+    def moved(self) -> bool:
+        """Whether the container may have launched, or been held back, since it was read last: 16
+        bytes, a third of the time of `counters`. Never raises."""
+        if not self._name:
+            return self.data() is not None
+        try:
+            return os.pread(self._fd, ACTIVITY_SIZE, self._activity_at) != self._last
+        except OSError:
+            return True
+
+    def is_of(self, files: ContainerFiles) -> bool:
+        """Whether it is in this file: a container that is started again has another."""
+        return self._files is files
+
+    def close(self) -> None:
+        """Close the file; the next read opens it again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self._name = -1, b""
+
+    def _search(self) -> bytes | None:
+        self._name = b""
+        if self._wait:
+            self._wait -= 1
+            return None
+        if self._fd < 0:
+            self._fd = self._files.open_usage()
+        found = record_of(self._fd, uuid_key(self._card))
         if found is None:
-            self._missing[card] = self._seldom
+            self._wait = self._seldom
             return None
-        place, data = found
-        self.places[card] = _Place(place, data)
+        self._at, data = found
+        self._activity_at = self._at + ACTIVITY.start
+        self._name, self._last = data[:UUID_BYTES], data[ACTIVITY]
         return data
 
 
@@ -110,47 +112,22 @@ class OpenUsageFiles:
     """The open usage files of containers."""
 
     def __init__(self, seldom: int) -> None:
-        """`seldom`: reads between two searches for a record that is not there, because the
-        container has not used the card yet."""
+        """`seldom`: see `UsageRecord`."""
         self._seldom = seldom
-        self._open: dict[ContainerKey, _Open] = {}
+        self._open: dict[ContainerKey, dict[str, UsageRecord]] = {}
 
-    def read(self, one: UsedCard) -> UsageCounters:
-        """What the container did so far on the card. Never raises."""
-        data = self.record(one.key, one.files, one.card)
-        return NOTHING if data is None else read_counters(data)
-
-    def moved(self, one: UsedCard) -> bool:
-        """Whether the container may have launched, or been held back, since it was read last: 16
-        bytes, a third of the time of `read`. Never raises."""
-        opened = self._open.get(one.key)
-        place = opened.places.get(one.card) if opened else None
-        if opened is None or place is None:
-            return self.record(one.key, one.files, one.card) is not None
-        try:
-            return os.pread(opened.fd, ACTIVITY_SIZE, place.activity_at) != place.last
-        except OSError:
-            return True
-
-    def record(self, key: ContainerKey, files: ContainerFiles, card: str) -> bytes | None:
-        """The first `SIZE` bytes of the card's record; None where there is none, or the file is not
-        the agent's own. Never raises."""
-        try:
-            one = self._open.get(key)
-            if one is None or one.files is not files:
-                self._close(key)
-                one = self._open[key] = _Open(files, self._seldom)
-            return one.record(card)
-        except OSError:
-            self._close(key)
-            return None
+    def record(self, key: ContainerKey, files: ContainerFiles, card: str) -> UsageRecord:
+        """The container's record of the card; the same object until `keep_only` closes it."""
+        records = self._open.setdefault(key, {})
+        record = records.get(card)
+        if record is None or not record.is_of(files):
+            if record is not None:
+                record.close()
+            record = records[card] = UsageRecord(files, card, self._seldom)
+        return record
 
     def keep_only(self, keys: Collection[ContainerKey]) -> None:
         """Close the files of other containers."""
         for key in self._open.keys() - set(keys):
-            self._close(key)
-
-    def _close(self, key: ContainerKey) -> None:
-        one = self._open.pop(key, None)
-        if one is not None:
-            os.close(one.fd)
+            for record in self._open.pop(key).values():
+                record.close()
