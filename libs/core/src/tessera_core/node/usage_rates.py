@@ -149,9 +149,25 @@ def _shows_the_same(before: UsageSample, after: UsageSample) -> bool:
     return (
         after.usage is before.usage
         and after.seen == before.seen
-        and after.driven == before.driven
-        and all(driven.busy_ns <= 0 for driven in after.driven.values())
-        and after.wall_ns // HOUR_NS == before.wall_ns // HOUR_NS
+        and _is_idle(before, after.driven, after.wall_ns)
+    )
+
+
+def is_settled(
+    before: UsageSample, limits: HookLimits, driven: Mapping[str, DriverSample], wall_ns: int
+) -> bool:
+    """Whether a look with these limits, for which the driver shows this, can show another use than
+    the one before only by what it reads of the container itself."""
+    known = before.settled is not None and before.settled[0].limits is limits
+    return known and _is_idle(before, driven, wall_ns)
+
+
+def _is_idle(before: UsageSample, driven: Mapping[str, DriverSample], wall_ns: int) -> bool:
+    """Whether the driver shows that the container does nothing, as before, in the same hour."""
+    return (
+        driven == before.driven
+        and all([one.busy_ns <= 0 for one in driven.values()])
+        and wall_ns // HOUR_NS == before.wall_ns // HOUR_NS
         and not before.suspicions
     )
 

@@ -20,6 +20,7 @@ from tessera_agent.containers.mounts import MountChecker
 from tessera_agent.usage.busy_time import GpuBusyCounters
 from tessera_agent.usage.driver_evidence import DriverEvidence
 from tessera_agent.usage.process_owners import Owners
+from tessera_agent.usage.quiet_containers import QuietContainers
 from tessera_agent.usage.settings import UsageSettings
 from tessera_core.dialect_kit.readings import Readings
 from tessera_core.hook.records import uuid_key
@@ -91,6 +92,7 @@ class Sampler:
         """Process -> its container, from one sample to the next: to read it takes long."""
         self._whose_until = float("-inf")
         self._before: dict[ContainerKey, UsageSample] = {}
+        self._quiet = QuietContainers()
         self._at_s: float | None = None
         self.spoilt: Counter[Spoilt] = Counter()
         """Reads of usage files that could not be believed, by what was wrong."""
@@ -117,19 +119,32 @@ class Sampler:
         )
         samples: dict[ContainerKey, UsageSample] = {}
         uses = []
-        for key, one in watched.items():
+        self._quiet.begin(watched.keys())
+        for number, (key, one) in enumerate(watched.items()):
+            does, before = driven.get(one.id, {}) if one.id else {}, self._before.get(key)
+            if (
+                one.files and before and before.settled
+                and self._quiet.go_on(number, key, one.files, before, does, at.wall_ns)
+            ):  # fmt: skip
+                uses.append(before.settled[1])
+                samples[key] = replace(before, at_s=at.at_s, wall_ns=at.wall_ns)
+                continue
             sample = UsageSample(
                 at_s=at.at_s,
                 wall_ns=at.wall_ns,
                 usage=self._usage(one, tolerance, at),
-                driven=driven.get(one.id, {}) if one.id else {},
+                driven=does,
                 seen=self._gaps(one, pids.get(one.id, ())),
             )
             held = replace(one.held, limits=one.files.limits) if one.files else one.held
-            use, samples[key] = use_between(held, self._before.get(key), sample, tolerance)
+            use, samples[key] = use_between(held, before, sample, tolerance)
             uses.append(use)
         self._before = samples
         return self._node_usage(uses, cards, read, at, interval_s)
+
+    def end(self) -> None:
+        """Close what is open, once no sample is taken any more."""
+        self._quiet.begin(())
 
     def recent_peaks(self) -> dict[tuple[str, str, str], int]:
         """Pod's uid, container, card's key -> the most memory of this hour and the one before."""
