@@ -136,22 +136,34 @@ def test_who_stops_and_begins_again_is_noticed_once_it_was_quiet_for_long(
     assert ticks.decides()
 
 
-def test_where_nothing_changes_a_decision_stands_twice_as_long(
+def test_where_nothing_changes_a_decision_stands_for_two_seconds(
     members: list[LendingMember],
 ) -> None:
     ticks = Ticks(members)
     ticks.same = True
     ticks.rests(throttled=True)
-    due = [(ticks.decides(throttled=True), ticks.touched) for _ in range(10)]
-    assert [decides for decides, _ in due] == [False] * 9 + [True]
+    due = [(ticks.decides(throttled=True), ticks.touched) for _ in range(20)]
+    assert [decides for decides, _ in due] == [False] * 19 + [True]
     checked = [read == {"busy", "quiet"} for _, read in due]
-    assert checked == [False] * 4 + [True] + [False] * 4 + [True]
+    assert checked == ([False] * 4 + [True]) * 4
 
 
-def test_who_stops_is_noticed_after_half_a_second(members: list[LendingMember]) -> None:
+def test_a_decision_stands_twice_as_long_as_the_same_before(members: list[LendingMember]) -> None:
+    ticks = Ticks(members)
+    ticks.rests(throttled=True)
+    ticks.same = True
+    due = [number for number in range(1, 40) if ticks.decides(throttled=True)]
+    assert due == [5, 15, 35]
+
+
+@pytest.mark.parametrize("after", [0, 5, 10, 15])
+def test_who_stops_is_noticed_after_half_a_second(
+    members: list[LendingMember], after: int
+) -> None:
     ticks = Ticks(members)
     ticks.same = True
     ticks.rests(throttled=True)
+    assert not any(ticks.decides(throttled=True) for _ in range(after))
     assert [ticks.decides(busy=False) for _ in range(5)] == [False] * 4 + [True]
 
 

@@ -19,7 +19,7 @@ _SECOND: Final = 1_000_000_000
 _NEVER: Final = 1 << 63
 _LEFT: Final = 0.3
 """Part of a loan's time: one that has no more left is renewed."""
-_STANDS: Final = 1.2
+_STANDS: Final = 2.2
 """Of a loan's time, for which whatever is written renews it, from the decision about it on; another
 one comes sooner."""
 

@@ -14,6 +14,7 @@ from tessera_agent.containers.hook_files import ContainerKey
 from tessera_agent.lending.members import LendingMember
 from tessera_core.hook.usage_counters import UsageCounters
 
+MOST_STEPS: Final = 4
 _NEVER: Final = float("-inf")
 
 
@@ -56,6 +57,12 @@ class _Follower(Struct):
             self.throttled_ns, self.held_back_s = now.throttled_ns, at_s
         return found
 
+    def goes_on(self, at_s: float) -> bool:
+        """Take the counters in; whether any moved."""
+        before = self.launches, self.throttled_ns
+        self.take(self.read.counters(), at_s, 0)
+        return before != (self.launches, self.throttled_ns)
+
 
 class _Steady(Struct):
     """One card, since its last decision."""
@@ -64,9 +71,11 @@ class _Steady(Struct):
     reads: Sequence[MemberCounters]
     """Of each of them."""
     check_s: float
-    """When those that are busy are examined."""
+    """When those that are busy are examined next."""
     until_s: float
     """Another decision is due then, whatever happens."""
+    steps: int
+    """How long that is, in times of `SteadyCards`."""
     followers: dict[ContainerKey, _Follower]
     watched: list[tuple[float, _Follower]]
     """From when each is quiet in one way or the other, the earliest first."""
@@ -82,7 +91,8 @@ class SteadyCards:
         self, again_s: float, counters_of: Callable[[LendingMember], MemberCounters]
     ) -> None:
         """Quiet is who did nothing for `again_s` seconds of a clock that never jumps, as all times
-        here are. A decision stands for as long at most, and twice as long where nothing changes."""
+        here are. A decision stands for as long at most, where nothing changes twice as long as the
+        one before, up to `MOST_STEPS` times."""
         self._again_s = again_s
         self._counters_of = counters_of
         self._cards: dict[str, _Steady] = {}
@@ -127,9 +137,9 @@ class SteadyCards:
                 watched.append((earlier_s + again_s, follower))
                 same = same and later_s < at_s
         watched.sort(key=_quiet_from)
-        until_s = at_s + again_s * (2 if same else 1)
+        steps = min(2 * before.steps, MOST_STEPS) if same and before is not None else 1
         self._cards[card] = _Steady(
-            members, reads, at_s + again_s, until_s, followers, watched, busy
+            members, reads, at_s + again_s, at_s + steps * again_s, steps, followers, watched, busy
         )
 
     def keep_only(self, cards: Mapping[str, object]) -> None:
@@ -149,8 +159,8 @@ class SteadyCards:
             if follower.read.moved():
                 stands &= not follower.take(follower.read.counters(), at_s, self._again_s)
         if stands and at_s >= steady.check_s:
-            steady.check_s = steady.until_s
-            return all(follower.read.moved() for follower in steady.busy)
+            steady.check_s = at_s + self._again_s
+            return all([follower.goes_on(at_s) for follower in steady.busy])
         return stands
 
 
