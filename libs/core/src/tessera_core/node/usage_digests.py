@@ -26,6 +26,9 @@ MEMORY_STEP_BYTES: Final = 1 << 30
 """And so much more memory of a container on a card."""
 _FULL: Final = 100.0
 
+_Places = tuple[set[tuple[str, ...]], set[str]]
+"""Containers, each with the cards that it is on, and all cards."""
+
 
 class NodeUsageDigests:
     """The digests of one agent's measurements."""
@@ -35,17 +38,21 @@ class NodeUsageDigests:
         self._period_s = period_s
         self._parts: list[NodeUsage] = []
         """Measured and not published yet."""
-        self._published: NodeUsage | None = None
+        self._places: _Places = set(), set()
+        """Theirs."""
+        self._published: _Published | None = None
         self._early_at = float("-inf")
         """When the last measurement was that was published at once."""
 
     def add(self, usage: NodeUsage) -> tuple[NodeUsage, ...]:
         """What is to be published after this measurement, the oldest first."""
         due: tuple[NodeUsage, ...] = ()
-        early = self._says_something_new(usage)
-        if self._parts and (early or _places(usage) != _places(self._parts[-1])):
+        places = _places(usage)
+        early = self._says_something_new(usage, places)
+        if self._parts and (early or places != self._places):
             due = (self._cut(),)
         self._parts.append(usage)
+        self._places = places
         covered_s = sum(part.interval_s for part in self._parts)
         if early:
             self._early_at = usage.at
@@ -59,31 +66,38 @@ class NodeUsageDigests:
 
     def _cut(self) -> NodeUsage:
         parts, self._parts = self._parts, []
-        self._published = folded(parts)
-        return self._published
+        digest = folded(parts)
+        self._published = _Published(digest, self._places)
+        return digest
 
-    def _says_something_new(self, usage: NodeUsage) -> bool:
+    def _says_something_new(self, usage: NodeUsage, places: _Places) -> bool:
         if self._published is None:
             return True
         if 0 <= usage.at - self._early_at < self._period_s:
             return False
-        return differs(self._published, usage)
+        return self._published.is_less_than(usage, places)
 
 
-def differs(published: NodeUsage, usage: NodeUsage) -> bool:
-    """Whether the measurement says what those who have the published one are to have at once."""
-    if _places(published) != _places(usage):
-        return True
-    if _reclaiming(published) != _reclaiming(usage):
-        return True
-    before, now = work_of(published), work_of(usage)
-    if any(
-        work.crowded_percent >= before[card].crowded_percent + WAIT_STEP_PERCENT
-        for card, work in now.items()
-    ):
-        return True
-    pairs = zip(_in_order(published), _in_order(usage), strict=True)
-    return any(_is_more(old, new) for old, new in pairs)
+class _Published:
+    """A digest, and what measurements are compared with."""
+
+    def __init__(self, digest: NodeUsage, places: _Places) -> None:
+        self._places = places
+        self._reclaiming = _reclaiming(digest)
+        self._work = work_of(digest)
+        self._containers = {(use.uid, use.container): use for use in digest.containers}
+
+    def is_less_than(self, usage: NodeUsage, places: _Places) -> bool:
+        """Whether the measurement says what those who have the digest are to have at once."""
+        if places != self._places or _reclaiming(usage) != self._reclaiming:
+            return True
+        if any(
+            work.crowded_percent >= self._work[card].crowded_percent + WAIT_STEP_PERCENT
+            for card, work in work_of(usage).items()
+        ):
+            return True
+        known = self._containers
+        return any([_is_more(known[use.uid, use.container], use) for use in usage.containers])
 
 
 def folded(parts: Sequence[NodeUsage]) -> NodeUsage:
@@ -111,7 +125,7 @@ def _in_order(usage: NodeUsage) -> list[ContainerUse]:
     return sorted(usage.containers, key=lambda each: (each.uid, each.container))
 
 
-def _places(usage: NodeUsage) -> tuple[set[tuple[str, ...]], set[str]]:
+def _places(usage: NodeUsage) -> _Places:
     """Which containers on which cards, and which cards there are."""
     containers = {(c.uid, c.container, *(use.card for use in c.cards)) for c in usage.containers}
     return containers, {load.card for load in usage.cards}
@@ -122,7 +136,7 @@ def _reclaiming(usage: NodeUsage) -> set[str]:
 
 
 def _is_more(published: ContainerUse, now: ContainerUse) -> bool:
-    if not set(now.gaps) <= set(published.gaps):
+    if now.gaps and not set(now.gaps) <= set(published.gaps):
         return True
     return any(
         clamped(new.throttled_percent) >= clamped(old.throttled_percent) + WAIT_STEP_PERCENT
