@@ -30,7 +30,7 @@ BASE = 'pod_name="p",namespace="ns",node="n",container_name="c"'
 
 def lines(picture: MetricsSnapshot) -> set[str]:
     registry = MetricsRegistry("agent")
-    AgentMetrics(registry, "n").snapshot = picture
+    AgentMetrics(registry, "n").take_snapshot = lambda: picture
     return set(registry.text().decode().splitlines())
 
 
@@ -112,7 +112,7 @@ def test_what_went_wrong_is_counted() -> None:
 def test_allocations_that_failed_for_others_add_up() -> None:
     registry = MetricsRegistry("agent")
     metrics = AgentMetrics(registry, "n")
-    metrics.snapshot = MetricsSnapshot(node="n", cards=CARDS)
+    metrics.take_snapshot = lambda: MetricsSnapshot(node="n", cards=CARDS)
     for failed in (2, 0, 3):
         uses = (CardUse(card="GPU-0", failed_for_others=failed), CardUse(card="GPU-1"))
         metrics.count(replace(USAGE, containers=(replace(USE, cards=uses),)))

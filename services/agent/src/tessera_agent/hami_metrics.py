@@ -21,7 +21,7 @@ def route(metrics: AgentMetrics, clock: Clock, revision: str = "") -> web.RouteD
     """The route for the agent's server."""
 
     def read(wanted: HamiScrape) -> Callable[[], Iterable[Family]]:
-        snapshot, now_s = metrics.snapshot, clock.time()
+        snapshot, now_s = metrics.take_snapshot(), clock.time()
 
         def families() -> Iterable[Family]:
             usage = snapshot.usage

@@ -8,7 +8,8 @@ is requested counts in cards).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -60,8 +61,8 @@ class AgentMetrics:
     """Collects metrics from the latest snapshot."""
 
     def __init__(self, registry: MetricsRegistry, node: str) -> None:
-        self.snapshot = MetricsSnapshot(node=node)
-        """Put the newest here; a scrape only reads it."""
+        self.take_snapshot: Callable[[], MetricsSnapshot] = partial(MetricsSnapshot, node=node)
+        """The figures after the last measurement: nothing is put together before a scrape."""
         self._full = registry.full
         self._failed: Counter[str] = Counter()
         """Card -> allocations that its driver refused although the container's limit had room."""
@@ -75,7 +76,7 @@ class AgentMetrics:
 
     def collect(self) -> Iterable[Metric]:
         """Every family, those without samples included."""
-        snapshot = self.snapshot
+        snapshot = self.take_snapshot()
         yield from self._of_cards(snapshot)
         yield from self._of_containers(snapshot)
         yield from self._over_time(snapshot)

@@ -13,6 +13,7 @@ from tessera_agent.containers.hook_files import ContainerFiles
 from tessera_agent.devices.node_settings import NodeCardSettings
 from tessera_core.hook.limits_file import HookLimits
 from tessera_runtime import logs
+from tessera_runtime.shared_wakeups import sleep_until_multiple
 
 _log: Final = logs.named("tessera.agent.settings")
 _COMPARE_S: Final = 1.0
@@ -30,7 +31,7 @@ class LogLevelReconciler:
         """Compare, and change what differs, for ever."""
         while True:
             await self.reconcile()
-            await asyncio.sleep(_COMPARE_S)
+            await sleep_until_multiple(_COMPARE_S)
 
     async def reconcile(self) -> None:
         """Compare once."""

@@ -30,6 +30,7 @@ from tessera_core.node.container_admission import capacity_shortage
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.kube.settings import Seconds
+from tessera_runtime.shared_wakeups import next_multiple
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 
@@ -108,10 +109,11 @@ class LimitsReconciler:
 
     async def run(self) -> NoReturn:
         """Compare whenever something may have changed, for ever."""
+        loop = asyncio.get_running_loop()
         while True:
             await self.reconcile()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.look_s):
+                async with asyncio.timeout_at(next_multiple(loop.time(), self._settings.look_s)):
                     await self._grants.changed.wait()
 
     async def reconcile(self) -> None:

@@ -29,6 +29,7 @@ from tessera_runtime import logs
 from tessera_runtime.errors import ApiConflict, ApiRefused, Transient
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Kube, Verb
+from tessera_runtime.shared_wakeups import sleep_until_multiple
 from tessera_schema.cards import Card
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Node, Quantity
@@ -71,7 +72,7 @@ class ExtendedResources:
         """Compare, and write what is missing, for ever."""
         while True:
             await self.reconcile()
-            await asyncio.sleep(_COMPARE_S)
+            await sleep_until_multiple(_COMPARE_S)
 
     async def reconcile(self) -> None:
         """Compare once; a write is tried only when its turn has come."""

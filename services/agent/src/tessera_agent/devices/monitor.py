@@ -18,6 +18,7 @@ from tessera_agent.devices.competing_plugins import CompetingPlugins
 from tessera_agent.devices.node_settings import NodeCardSettings
 from tessera_agent.readers import CardReader, DriverSilent, ReaderSettings
 from tessera_core.dialect_kit.readings import Readings
+from tessera_runtime.shared_wakeups import next_multiple, sleep_until_multiple
 from tessera_schema.cards import Card
 from tessera_schema.messages.device_reports import DeviceState
 
@@ -77,10 +78,10 @@ class DeviceMonitor:
         """Poll, and publish what changed, for ever."""
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + self._poll_s
+            due = next_multiple(loop.time(), self._poll_s)
             await self.poll()
             while self.closely and due - loop.time() > _APART * self._often_s:
-                await asyncio.sleep(self._often_s)
+                await sleep_until_multiple(self._often_s)
                 await self.poll_between()
             await asyncio.sleep(max(due - loop.time(), 0))
 

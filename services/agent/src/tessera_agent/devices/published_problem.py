@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from tessera_agent.devices.node_annotation import CardsAnnotationWriter
+from tessera_runtime.shared_wakeups import sleep_until_multiple
 
 LASTS_S: Final = 60.0
 """Seconds until a problem is published: more than a restart of the runtime takes."""
@@ -36,4 +37,4 @@ async def publish_problem(
         if wanted != published:
             published = wanted
             annotation.explain(published)
-        await asyncio.sleep(_POLL_S)
+        await sleep_until_multiple(_POLL_S)

@@ -39,11 +39,12 @@ from tessera_core.hook.usage_counters import UsageCounters
 from tessera_core.node.core_lending import CounterSample, Lender, LendingDecision, LendingTimings
 from tessera_runtime.clock import Clock
 from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, MetricsRegistry
+from tessera_runtime.shared_wakeups import next_multiple, sleep_until_multiple
 
 _CALM: Final = 3
 """Ticks that skip a card on which no container is lent to, held, or held back."""
 _TURN_S: Final = 1.0
-"""Seconds for which the thread ticks on the same terms."""
+"""Seconds for which the thread ticks on the same terms, at most."""
 _OFF_S: Final = 5.0
 """Seconds between ticks where nothing is lent: what another agent left is removed."""
 _REST_TICKS: Final = 2
@@ -115,9 +116,9 @@ class LendingLoop:
                     await self.tick()
                     await asyncio.sleep(_OFF_S)
                     continue
-                due, turn = loop.time() + _TURN_S, self._next_turn()
+                turn = self._next_turn()
                 if turn.is_empty:
-                    await asyncio.sleep(max(due - loop.time(), 0))
+                    await sleep_until_multiple(_TURN_S)
                 else:
                     await asyncio.to_thread(self._take, turn, loop.time())
         finally:
@@ -155,8 +156,8 @@ class LendingLoop:
         """Tick until terms are to be read again. `began` is the loop's time, which only moves on
         while the loop does."""
         changes, start = self._holdings.changes, monotonic()
-        at = start
-        while at < start + _TURN_S and changes == self._holdings.changes:
+        at, until = start, start + next_multiple(began, _TURN_S) - began
+        while at < until and changes == self._holdings.changes:
             self._tick(turn, began + at - start)
             due = at + self._settings.tick_s / (_REST_TICKS if self._loans.to_best_effort else 1)
             if self._over.wait(max(due - monotonic(), 0)):

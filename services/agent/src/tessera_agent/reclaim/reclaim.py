@@ -37,6 +37,7 @@ from tessera_core.node.memory_reclaim import (
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, MetricsRegistry
+from tessera_runtime.shared_wakeups import sleep_until_multiple
 from tessera_schema.cards import MIB
 
 _log: Final = logs.named("tessera.agent.reclaim")
@@ -94,7 +95,8 @@ class ReclaimLoop:
         try:
             while True:
                 await self.tick()
-                await asyncio.sleep(self._settings.tick_s if self._settings.enabled else _OFF_S)
+                settings = self._settings
+                await sleep_until_multiple(settings.tick_s if settings.enabled else _OFF_S)
         finally:
             with self._working:
                 self._over = True

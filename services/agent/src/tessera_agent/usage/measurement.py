@@ -6,8 +6,10 @@ of containers that are gone are removed afterwards, so that their last use has b
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, NoReturn
 
 from msgspec.structs import replace
@@ -25,6 +27,7 @@ from tessera_agent.usage.occupied_shares import OccupiedShares
 from tessera_agent.usage.sampler import MeasuredContainer, Moment, Sampler, measured_container
 from tessera_agent.usage.usage_alerts import UsageAlerts
 from tessera_runtime.clock import Clock
+from tessera_runtime.shared_wakeups import next_multiple
 from tessera_schema.messages.device_reports import NodeUsage
 
 _FULL: Final = 100
@@ -47,6 +50,7 @@ class UsageMeasurement:
         self._closed = closed
         self._clock = clock
         self._running: Mapping[ContainerKey, MeasuredContainer] = {}
+        self._working = threading.Lock()
 
     async def measure(self) -> NodeUsage:
         """What containers used since the last measurement."""
@@ -65,6 +69,11 @@ class UsageMeasurement:
             self._measure, measured, others, lambda: began + time.monotonic() - waits_since
         )
 
+    def end(self) -> None:
+        """Close what is open, once nothing is measured any more."""
+        with self._working:
+            self._sampler.end()
+
     def snapshot(self, usage: NodeUsage) -> MetricsSnapshot:
         """The figures for metrics after a measurement."""
         devices = self._devices
@@ -79,6 +88,13 @@ class UsageMeasurement:
         )  # fmt: skip
 
     def _measure(
+        self, measured: Mapping[ContainerKey, MeasuredContainer], others: Sequence[Regioned],
+        now: Callable[[], float],
+    ) -> NodeUsage:  # fmt: skip
+        with self._working:
+            return self._measure_now(measured, others, now)
+
+    def _measure_now(
         self, measured: Mapping[ContainerKey, MeasuredContainer], others: Sequence[Regioned],
         now: Callable[[], float],
     ) -> NodeUsage:  # fmt: skip
@@ -117,10 +133,11 @@ class MeasurementLoop:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                due = loop.time() + self._interval_s
+                due = next_multiple(loop.time(), self._interval_s)
                 await self.measure()
                 await asyncio.sleep(max(due - loop.time(), 0))
         finally:
+            self._measurement.end()
             self._publisher.last_usage()
 
     async def measure(self) -> None:
@@ -128,7 +145,7 @@ class MeasurementLoop:
         usage = await self._measurement.measure()
         self._publisher.usage(usage)
         self._alerts.check(usage.containers)
-        self._metrics.snapshot = self._measurement.snapshot(usage)
+        self._metrics.take_snapshot = partial(self._measurement.snapshot, usage)
         self._metrics.count(usage)
         self._occupied.publish()
         await self._cleanup.sweep()
