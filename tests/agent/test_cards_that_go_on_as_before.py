@@ -157,9 +157,7 @@ def test_a_decision_stands_twice_as_long_as_the_same_before(members: list[Lendin
 
 
 @pytest.mark.parametrize("after", [0, 5, 10, 15])
-def test_who_stops_is_noticed_after_half_a_second(
-    members: list[LendingMember], after: int
-) -> None:
+def test_who_stops_is_noticed_after_half_a_second(members: list[LendingMember], after: int) -> None:
     ticks = Ticks(members)
     ticks.same = True
     ticks.rests(throttled=True)

@@ -43,7 +43,8 @@ def metrics() -> str:
     kept = MetricsRegistry("agent")
     use_of = use(POD, 20, 29, limit=35, throttled=4)
     usage = node_usage("gpu-1", msgspec.structs.replace(use_of, enforced=False), loads=[LOAD])
-    AgentMetrics(kept, "gpu-1").snapshot = MetricsSnapshot(node="gpu-1", cards=(CARD,), usage=usage)
+    snapshot = MetricsSnapshot(node="gpu-1", cards=(CARD,), usage=usage)
+    AgentMetrics(kept, "gpu-1").take_snapshot = lambda: snapshot
     return kept.text().decode()
 
 

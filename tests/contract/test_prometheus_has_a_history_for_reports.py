@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ async def agent() -> AsyncGenerator[str]:
     async def text(_request: web.Request) -> web.Response:
         nonlocal scrapes
         scrapes += 1
-        metrics.snapshot = a_snapshot(300 if scrapes == 2 else 100)
+        metrics.take_snapshot = partial(a_snapshot, 300 if scrapes == 2 else 100)
         return web.Response(body=registry.text() + OWNER.encode(), headers={
             "Content-Type": CONTENT_TYPE
         })  # fmt: skip

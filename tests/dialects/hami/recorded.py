@@ -124,7 +124,7 @@ def usage() -> NodeUsage:
 def snapshot() -> AgentMetrics:
     """The agent's figures after that measurement."""
     metrics = AgentMetrics(MetricsRegistry("agent"), NODE)
-    metrics.snapshot = MetricsSnapshot(node=NODE, cards=CARDS, usage=usage())
+    metrics.take_snapshot = lambda: MetricsSnapshot(node=NODE, cards=CARDS, usage=usage())
     return metrics
 
 

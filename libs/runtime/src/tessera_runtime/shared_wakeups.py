@@ -1,5 +1,5 @@
-"""Work of a process that is done again and again wakes it together: at the multiples of its period,
-by the loop's clock. A wake-up for nothing takes a tenth of a millisecond of processor time, and what
+"""Work that is done again and again wakes its process together: at the multiples of its period, by
+the loop's clock. A wake-up for nothing takes a tenth of a millisecond of processor time, and what
 runs after it finds the caches of others.
 
 That clock begins with the machine's start, so machines do not wake together.

@@ -97,7 +97,7 @@ class _Published:
         ):
             return True
         known = self._containers
-        return any([_is_more(known[use.uid, use.container], use) for use in usage.containers])
+        return any(_is_more(known[use.uid, use.container], use) for use in usage.containers)
 
 
 def folded(parts: Sequence[NodeUsage]) -> NodeUsage:

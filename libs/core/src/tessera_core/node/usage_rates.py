@@ -166,7 +166,7 @@ def _is_idle(before: UsageSample, driven: Mapping[str, DriverSample], wall_ns: i
     """Whether the driver shows that the container does nothing, as before, in the same hour."""
     return (
         driven == before.driven
-        and all([one.busy_ns <= 0 for one in driven.values()])
+        and all(one.busy_ns <= 0 for one in driven.values())
         and wall_ns // HOUR_NS == before.wall_ns // HOUR_NS
         and not before.suspicions
     )

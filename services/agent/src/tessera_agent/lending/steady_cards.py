@@ -160,7 +160,7 @@ class SteadyCards:
                 stands &= not follower.take(follower.read.counters(), at_s, self._again_s)
         if stands and at_s >= steady.check_s:
             steady.check_s = at_s + self._again_s
-            return all([follower.goes_on(at_s) for follower in steady.busy])
+            return all(follower.goes_on(at_s) for follower in steady.busy)
         return stands
 
 

@@ -119,13 +119,15 @@ class LimitCorrections:
         self._usage_files.keep_only(watched.keys())
         before, self._parts = self._parts, {}
         for key, one in watched.items():
-            for limit in one.files.limits.cards if one.files and one.id else ():
+            files = one.files
+            if files is None or not one.id:
+                continue
+            for limit in files.limits.cards:
                 card = uuid_key(limit.uuid)
                 part = before.get(card, {}).get(one.id)
-                if part is None or part.files is not one.files:
-                    part = _Part(
-                        one.files, limit.uuid, self._usage_files.record(key, one.files, limit.uuid)
-                    )
+                if part is None or part.files is not files:
+                    record = self._usage_files.record(key, files, limit.uuid)
+                    part = _Part(files, limit.uuid, record)
                 self._parts.setdefault(card, {})[one.id] = part
 
     def end(self) -> None:

@@ -1,5 +1,5 @@
-"""Containers that do nothing, as most of a node's do: of one sample to the next it is enough that the
-driver and the beginnings of their cards' records show the same."""
+"""Containers that do nothing, as most of a node's do: from one sample to the next it is enough that
+the driver and the beginnings of their cards' records show the same."""
 
 from __future__ import annotations
 

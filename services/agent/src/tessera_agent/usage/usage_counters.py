@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
 from tessera_core.hook.records import CARDS, UUID_BYTES, uuid_key
 from tessera_core.hook.usage_counters import (
