@@ -39,7 +39,7 @@ class NodeUsageDigests:
         self._parts: list[NodeUsage] = []
         """Measured and not published yet."""
         self._places: _Places = set(), set()
-        """Theirs."""
+        """Of the last of them: all have the same."""
         self._published: _Published | None = None
         self._early_at = float("-inf")
         """When the last measurement was that was published at once."""
