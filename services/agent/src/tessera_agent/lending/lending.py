@@ -1,9 +1,9 @@
 """Lends idle cores on the node's cards, ten times a second and without any network: the counters of
 the hooks come in, `tessera_core.node.core_lending` decides, loans and holds go into limits files.
 
-A thread does so for a second at a time: what a tick reads is less work than to wake the loop and a
-thread for it. Who takes part, and on what terms, is read on the loop between two such turns, and a
-container that comes or goes ends a turn.
+A thread does so for two seconds at a time: what a tick reads is less work than to wake the loop and
+a thread for it. Who takes part, and on what terms, is read on the loop between two such turns, and
+a container that comes or goes ends a turn.
 
 Both end by themselves a second after they were last renewed, with the agent or without. Hooks older
 than the agent may know no end of holds: the first tick of an agent that follows one that died
@@ -43,8 +43,10 @@ from tessera_runtime.shared_wakeups import next_multiple, sleep_until_multiple
 
 _CALM: Final = 3
 """Ticks that skip a card on which no container is lent to, held, or held back."""
-_TURN_S: Final = 1.0
+_TURN_S: Final = 2.0
 """Seconds for which the thread ticks on the same terms, at most."""
+_EMPTY_S: Final = 1.0
+"""Seconds until it is checked again whether there is anything to lend."""
 _OFF_S: Final = 5.0
 """Seconds between ticks where nothing is lent: what another agent left is removed."""
 _REST_TICKS: Final = 2
@@ -118,7 +120,7 @@ class LendingLoop:
                     continue
                 turn = self._next_turn()
                 if turn.is_empty:
-                    await sleep_until_multiple(_TURN_S)
+                    await sleep_until_multiple(_EMPTY_S)
                 else:
                     await asyncio.to_thread(self._take, turn, loop.time())
         finally:

@@ -20,7 +20,7 @@ from tessera_core.hook.limits_file import CardLimit, Mode
 from tessera_core.node.core_lending import FULL
 
 _PERMILLE: Final = 10
-_AGAIN_S: Final = 1.0
+_AGAIN_S: Final = 2.0
 """Seconds for which the same containers are taken to be on the same terms."""
 
 

@@ -50,18 +50,22 @@ class UsageMeasurement:
         self._closed = closed
         self._clock = clock
         self._running: Mapping[ContainerKey, MeasuredContainer] = {}
+        self._changes = -1
+        """`ContainerRegistry.changes` when those that run were read last."""
         self._working = threading.Lock()
 
     async def measure(self) -> NodeUsage:
         """What containers used since the last measurement."""
-        running = {
-            h.key: measured_container(h)
-            for h in self._holdings
-            if h.stage is ContainerStage.RUNNING
-        }
-        # Those that ended since the last measurement are measured once more.
-        measured = {**self._running, **running}
-        self._running = running
+        measured = running = self._running
+        if self._changes != self._holdings.changes:
+            self._changes = self._holdings.changes
+            self._running = {
+                h.key: measured_container(h)
+                for h in self._holdings
+                if h.stage is ContainerStage.RUNNING
+            }
+            # Those that ended since the last measurement are measured once more.
+            measured = {**running, **self._running}
         others = [one for one in self._regions.running.all if one.key not in measured]
         # The loop's clock is read here alone: uvloop changes the loop when its time is read.
         began, waits_since = asyncio.get_running_loop().time(), time.monotonic()
