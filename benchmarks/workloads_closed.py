@@ -17,6 +17,7 @@ others do at random: the integral over x from 0 to 1 of the product over the oth
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -74,6 +75,7 @@ def _speeds(active: Floats, room: Floats, points: Floats, weights: Floats) -> Fl
     return speed
 
 
+@lru_cache  # a run needs them ten thousand times
 def _points(seats: int) -> tuple[Floats, Floats]:
     """Gauss and Legendre's for 0 to 1, enough to be exact for so many seats."""
     x, weights = np.polynomial.legendre.leggauss(max(1, (seats + 1) // 2))

@@ -136,8 +136,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Where prices count: GPU time that the pod is expected to want of each card; 0 = it has its
     cards to itself."""
     spares_idle_cards: bool = True
-    """Where pressure comes first: a card that nobody holds counts as one step of it, because other
-    pods ask for whole cards."""
+    """Other pods ask for whole cards. Where pressure comes first, a card that nobody holds counts
+    as one step of it; where prices alone count, meetings do not."""
 
 
 class ModelSizes(Struct, frozen=True):

@@ -157,7 +157,7 @@ def _responding(
         plenty = to is PressurePolicy.FIRST_PRICED
         wanted = price.wanted_percent(fleet, namespace, lead, plenty=plenty)
         policy = replace(policy, wanted_percent=wanted)
-    if to is PressurePolicy.FIRST_PRICED and packer is not None and policy.node is NodeOrder.PACK:
+    if to in PRICED and packer is not None and policy.node is NodeOrder.PACK:
         policy = replace(policy, spares_idle_cards=packer.state.forecast.whole)
     return PlacementUnit(
         tuple(replace(part, request=replace(part.request, policy=policy)) for part in unit.parts)

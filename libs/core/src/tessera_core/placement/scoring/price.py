@@ -26,7 +26,7 @@ from tessera_core.fleet.columns import UNPRICED, CardColumns, CardPrice
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.placement.packing.potential import STEP
 from tessera_schema.messages.hints import PRICED_PERCENTS, NodeHints
-from tessera_schema.requests import Request
+from tessera_schema.requests import PressurePolicy, Request
 
 Prices = NDArray[np.float32]
 WEIGHT: Final = 0.5
@@ -50,6 +50,8 @@ than `MEAN_PERCENT`. Most pods want less, but most GPU time is wanted by a few, 
 whether the next pod is one of them."""
 MOST: Final = 100_000.0
 """Percent of a card: nobody is believed to want more of one, whatever a message says."""
+MOST_MET: Final = 300.0
+"""Percent of a card: of those that want more together, a pod meets as many as of these."""
 MOST_UNCOUNTED: Final = 3
 """Shares that are not counted in a card's price and still count: with more it is dear enough."""
 MOST_CLASSES: Final = 16_384
@@ -147,9 +149,27 @@ def of_node(fleet: Fleet, row: int, namespace: str, request: Request) -> dict[st
     return {card.id: costs for card, costs, is_known in cards if is_known}
 
 
+def meetings(cards: CardColumns, request: Request) -> Prices:
+    """How much of the time the pod and those on each card will want it at once, in hundredths of a
+    card: what one wants of it times what the others do, each at moments of its own.
+
+    Synchronous jobs lose up to so much even where the card has time for all of them, which prices
+    do not count; and of cards that are full, on which prices are equal, it is least where the
+    fewest want to be served."""
+    percent = min(request.policy.wanted_percent, WHOLE)
+    uncounted = np.minimum(np.maximum(cards.sharers - cards.priced, 0), MOST_UNCOUNTED)
+    others = np.minimum(cards.expected + uncounted * percent, MOST_MET)
+    found: Prices = (others * (percent / WHOLE)).astype(np.float32)
+    return found
+
+
 def steps(cards: CardColumns, request: Request) -> Codes:
-    """The same in the steps of `pack`."""
-    found: Codes = (card_prices(cards, request) * _STEPS + _HAIR).astype(np.uint8)
+    """What the request costs on each card in the steps of `pack`: its price, and its meetings as
+    well where GPU time is scarce and nobody asks for the whole cards that fewer meetings begin."""
+    costs, policy = card_prices(cards, request), request.policy
+    if policy.pressure is PressurePolicy.PRICE and not policy.spares_idle_cards:
+        costs = costs + meetings(cards, request)
+    found: Codes = (costs * _STEPS + _HAIR).astype(np.uint8)
     return found
 
 
