@@ -53,6 +53,31 @@ def test_a_best_effort_container_counts_likewise_and_sooner(held_s: float, expec
     assert counted(40 * GIB, 10 * GIB, held_s, best_effort=True) == expected
 
 
+def test_the_margins_of_a_card_add_up_like_deviations() -> None:
+    """Of two cards: on the first, three may grow by 2 GiB each and one is young; the second one's
+    containers are alone in having a margin."""
+    held = np.full((2, 4), 20.0 * GIB)
+    peaks = np.array([[10.0, 10.0, 10.0, 1.0], [20.0, 10.0, 0.0, 20.0]]) * GIB
+    held_s = np.array([[HOUR_S, HOUR_S, HOUR_S, 0.0], [HOUR_S] * 4])
+    needed = needed_bytes(held, peaks, held_s, np.zeros((2, 4), np.bool_), RULES) / GIB
+    together = 12**0.5
+    assert needed[0] == pytest.approx([10 + together / 3] * 3 + [20])
+    assert needed[1] == pytest.approx([20, 12, 20, 20])
+
+
+@given(st.lists(_owner, max_size=9))
+def test_a_card_counts_between_its_largest_margin_and_all_of_them(
+    owners: list[tuple[int, float, float]],
+) -> None:
+    rows = np.array([(g * GIB, g * GIB * part, s) for g, part, s in owners]).reshape(-1, 3)
+    held, peaks, held_s = (column[None] for column in rows.T)
+    best_effort = np.zeros(held.shape, np.bool_)
+    needed = needed_bytes(held, peaks, held_s, best_effort, RULES)
+    each = np.array([[counted(*owner) for owner in rows.tolist()]]).reshape(held.shape)
+    assert (needed <= each + 1).all()
+    assert needed.sum() >= (each - peaks).max(initial=0) + peaks.sum() - 1
+
+
 @given(_owner)
 def test_an_owner_counts_between_its_peak_and_its_grant(owner: tuple[int, float, float]) -> None:
     granted, part, held_s = owner[0] * GIB, owner[1], owner[2]

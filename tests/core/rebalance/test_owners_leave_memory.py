@@ -72,9 +72,16 @@ def test_an_owner_counts_with_the_most_that_it_used_and_a_margin_after_an_hour()
     held = holders(a=40, b=40)
     builder = HintBuilder()
     assert needs(after(builder, held, *every({"a": 20}, 1800))) == {}
-    moments = every({"a": 10, "b": 39}, HOUR_S, 1800)
+    moments = every({"a": 10, "b": 40}, HOUR_S, 1800)
     assert needs(after(builder, held, *moments)) == {"a": 24}
-    assert needs(after(builder, held, *every({"a": 10, "b": 39}, 9 * HOUR_S, HOUR_S))) == {"a": 24}
+    assert needs(after(builder, held, *every({"a": 10, "b": 40}, 9 * HOUR_S, HOUR_S))) == {"a": 24}
+
+
+def test_the_pods_of_a_card_have_one_margin_together() -> None:
+    """They may grow by 3 and 4 GiB, and count with 5 in all."""
+    held = holders(a=40, b=40)
+    found = needs(after(HintBuilder(), held, *every({"a": 15, "b": 20}, HOUR_S)))
+    assert found == pytest.approx({"a": 15 + 9 / 5, "b": 20 + 16 / 5})
 
 
 @pytest.mark.parametrize("wrong", [{"best_effort": True}, {"memory_bytes": 0}, {"lends": False}])

@@ -7,7 +7,7 @@ pod takes no part in lending. A best-effort container that was granted its memor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -64,11 +64,12 @@ class MemoryNeeds:
         """The pods that leave memory of a card of the node, as `CardHint.needs`."""
         if not card.reclaims:
             return None
-        peaks, held, needs = self._peaks.get(seen.node, {}), dict[str, int](), dict[str, int]()
-        for key, share in _counted(card.card, holders):
-            need = self._need(peaks.get(key), share, seen.at)
-            held[key[0]] = held.get(key[0], 0) + share.memory_bytes
-            needs[key[0]] = needs.get(key[0], 0) + need
+        held, needs = dict[str, int](), dict[str, int]()
+        counted = list(_counted(card.card, holders))
+        needed = self._needed(self._peaks.get(seen.node, {}), counted, seen.at)
+        for ((uid, _, _), share), need in zip(counted, needed, strict=True):
+            held[uid] = held.get(uid, 0) + share.memory_bytes
+            needs[uid] = needs.get(uid, 0) + need
         return tuple(
             MemoryNeed(uid=uid, memory_bytes=need)
             for uid, need in sorted(needs.items()) if need < held[uid]
@@ -78,12 +79,17 @@ class MemoryNeeds:
         """The node is gone."""
         self._peaks.pop(node, None)
 
-    def _need(self, peak: _Peak | None, share: GrantedShare, at: float) -> int:
-        if peak is None or not share.lends:
-            return share.memory_bytes
-        held, used = np.array([share.memory_bytes]), np.array([peak.memory_bytes])
-        held_s, best_effort = np.array([at - peak.since]), np.array([share.best_effort])
-        return int(needed_bytes(held, used, held_s, best_effort, self.rules)[0])
+    def _needed(
+        self, peaks: Mapping[Key, _Peak], counted: Sequence[tuple[Key, GrantedShare]], at: float
+    ) -> list[int]:
+        """Of all that are on one card."""
+        rows = []
+        for key, share in counted:
+            peak = peaks.get(key, _Peak(at, at)) if share.lends else _Peak(at, at)
+            rows.append((share.memory_bytes, peak.memory_bytes, at - peak.since, share.best_effort))
+        held, used, held_s, best_effort = np.array(rows, np.float64).reshape(-1, 4).T[:, None]
+        needed = needed_bytes(held, used, held_s, best_effort > 0, self.rules)
+        return [int(need) for need in needed[0].tolist()]
 
 
 def _counted(card: str, holders: Holders) -> Iterator[tuple[Key, GrantedShare]]:

@@ -22,9 +22,9 @@ class MemoryRoomRules(Struct, frozen=True, kw_only=True):
     """How much of what a container leaves is taken for free."""
 
     margin_percent: Annotated[float, Meta(ge=0)] = 20.0
-    """Added to the most that it used."""
+    """By which a container may grow, of the most that it used."""
     margin_mib: Annotated[int, Meta(ge=0)] = 1024
-    """Added to it at least."""
+    """By which it may grow at least."""
     young_s: Annotated[float, Meta(ge=0)] = 3600.0
     """For which an owner counts with all that it was granted."""
     best_effort_young_s: Annotated[float, Meta(ge=0)] = 600.0
@@ -37,12 +37,22 @@ class MemoryRoomRules(Struct, frozen=True, kw_only=True):
 def needed_bytes(
     held: Floats, peaks: Floats, held_s: Floats, best_effort: Bools, rules: MemoryRoomRules
 ) -> Floats:
-    """What each container counts with: the most that it used and the margin, never more than it was
-    granted or lent; all of that while it is young, or was not measured (a peak of 0)."""
-    margin = np.maximum(peaks * rules.margin_percent / 100, rules.margin_mib * MIB)
+    """What each container counts with: the most that it used and its part of the card's margin,
+    never more than it was granted or lent; all of that while it is young, or was not measured (a
+    peak of 0).
+
+    Not all grow at once. So the card's margin is the root of the sum of the squares of what its
+    containers may grow by, as deviations of amounts that do not depend on each other add up, and
+    each has the part that its square is. A container alone has all of its own.
+    """
     young_s = np.where(best_effort, rules.best_effort_young_s, rules.young_s)
     known = (held_s >= young_s) & (peaks > 0)
-    found: Floats = np.where(known, np.minimum(held, peaks + margin), held)
+    used = np.minimum(peaks, held)
+    margin = np.maximum(used * rules.margin_percent / 100, rules.margin_mib * MIB)
+    growth = np.where(known, np.minimum(margin, held - used), 0.0)
+    of_card = np.sqrt(np.square(growth).sum(1, keepdims=True))
+    part = np.square(growth) / np.maximum(of_card, 1.0)
+    found: Floats = np.where(known, np.minimum(used + part, held), held)
     return found
 
 
