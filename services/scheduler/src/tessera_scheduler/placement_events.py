@@ -65,7 +65,8 @@ class PlacementEvents:
         found = feasible_nodes(self._ledger, self._placer, request, offered)
         if not isinstance(found, FeasibleNodes):
             return {}
-        return node_scores(self._placer, request, found.names)
+        scores = node_scores(self._placer, request, found.names)
+        return dict(zip(found.names, scores.tolist(), strict=True))
 
     def answered(self, answer: FilterAnswer, scores: Mapping[str, int], offered: int) -> None:
         """Report where a pod was placed, one of so many nodes that were offered."""

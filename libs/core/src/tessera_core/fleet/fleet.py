@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from copy import copy as copy_of
+from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -282,6 +283,10 @@ class Fleet:
             return np.zeros_like(self.cards.vendor, np.bool_)
         mask: Bools = self.cards.vendor == number
         return mask
+
+    def rows_of(self, names: Sequence[str]) -> Ints:
+        """Each node's row, -1 where it is not known."""
+        return np.fromiter(map(self.rows.get, names, repeat(-1)), np.int64, len(names))
 
     def only(self, *nodes: str) -> Bools:
         """The rows, of which only those of these nodes are set; none where they are not known."""

@@ -23,3 +23,8 @@ class CardNeeds(Struct, frozen=True):
     """Quotas may count it apart."""
     granted: Ints | int | None = None
     """Memory that the share has, where it costs more."""
+
+    @property
+    def share_memory(self) -> Ints | int:
+        """Memory of the share, which is what limits of namespaces count."""
+        return self.memory if self.granted is None else self.granted

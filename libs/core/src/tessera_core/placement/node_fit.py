@@ -327,7 +327,7 @@ def shares_of(
 def _share_of(part: Part, view: NodeView, i: int, need: CardNeeds) -> Share:
     """A container's share of the view's card `i`, sized by what its request needs there."""
     card, container = view.facts[i], part.container
-    memory = int(at(need.memory if need.granted is None else need.granted, i))
+    memory = int(at(need.share_memory, i))
     return Share(
         container=container.container,
         position=container.position,

@@ -20,14 +20,16 @@ from tessera_core.placement.screen_cache import ids_in
 from tessera_core.placement.units import PlacementUnit
 from tessera_schema.grants import Share
 from tessera_schema.reasons import Reason
-from tessera_schema.requests import Role
+from tessera_schema.requests import Choice, Role
 
 SEARCHED_FITS: Final = 256
 """How many fits one pod's search may cost where the attempt is not bounded."""
 SEARCHED_FITS_OF_A_NODE: Final = 32
 MOST_TAKES: Final = 192
 """Units that a bounded attempt fits to nodes, at about 0.1 ms each: so many nodes for a pod of one
-unit, half as many for a pod of two."""
+unit, half as many for a pod of two, or for one whose cards are chosen by scopes."""
+_SLOW: Final = {Choice.SCOPES: 2}
+"""Choices that take as long as so many others."""
 MOST_SCREENED: Final = 16
 """Different units of a pod that are tested against all cards, at about 1 ms each where there are
 40,000 of them. The others are tested node by node."""
@@ -53,7 +55,8 @@ class NoNode(Struct, frozen=True):
 def fits_of_an_attempt(wanted: Sequence[PlacementUnit], orders: int = 1) -> int:
     """How many nodes a bounded attempt tries in each of its orders. A pod of several units needs as
     much again for the search."""
-    return max(MOST_TAKES // (len(wanted) * orders * (2 if len(wanted) > 1 else 1)), 1)
+    takes = sum(_SLOW.get(unit.lead.policy.choice, 1) for unit in wanted)
+    return max(MOST_TAKES // (takes * orders * (2 if len(wanted) > 1 else 1)), 1)
 
 
 def in_turn(order: Sequence[int], fits: int | None, attempt: int) -> Sequence[int]:
@@ -74,8 +77,13 @@ def different(wanted: Sequence[PlacementUnit]) -> list[PlacementUnit]:
         return list(wanted)
     first: dict[object, PlacementUnit] = {}
     for unit in wanted:
-        first.setdefault(tuple((p.container.role, p.request) for p in unit.parts), unit)
+        first.setdefault(shape_of(unit), unit)
     return list(first.values())[:MOST_SCREENED]
+
+
+def shape_of(unit: PlacementUnit) -> object:
+    """What the unit asks for: equal for units that differ in their containers' names alone."""
+    return tuple((p.container.role, p.request) for p in unit.parts)
 
 
 def refused(fleet: Fleet, unit: PlacementUnit, need: CardNeeds) -> list[tuple[Reason, Bools]]:

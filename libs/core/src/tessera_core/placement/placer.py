@@ -25,9 +25,11 @@ from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.host_requests import NOTHING, Host
 from tessera_core.placement import predicates
+from tessera_core.placement.certain import certain_rows
 from tessera_core.placement.node_fit import NodeFit, NoFit
 from tessera_core.placement.packing.packer import Packer, joint
 from tessera_core.placement.place import (
+    MOST_SCREENED,
     SEARCHED_FITS,
     SEARCHED_FITS_OF_A_NODE,
     NoNode,
@@ -37,6 +39,7 @@ from tessera_core.placement.place import (
     in_turn,
     refused,
     room_for_all,
+    shape_of,
 )
 from tessera_core.placement.scoring import nodes, pressure
 from tessera_core.placement.screen_cache import ScreenCache
@@ -114,10 +117,35 @@ class Placer:
     ) -> tuple[Bools, Bools]:
         """The rows of `screen`, and the cards that have room for the first unit, taken by itself:
         to be read until the fleet changes."""
-        room: Bools | None = None
+        rows, rooms = self._screened(different(wanted), wanted, allowance, candidates)
+        return rows, rooms[0] if rooms else np.zeros_like(self.fleet.cards.vendor, np.bool_)
+
+    def sifted(
+        self, wanted: Sequence[PlacementUnit], allowance: Allowance, candidates: Bools | None
+    ) -> tuple[Bools, Bools]:
+        """The rows of `screen`, and those of them that take the pod for certain: the others have
+        to be fitted (`tessera_core.placement.certain`)."""
+        asked = different(wanted)
+        rows, rooms = self._screened(asked, wanted, allowance, candidates)
+        if len(wanted) > MOST_SCREENED:
+            return rows, np.zeros_like(rows)
+        if len(wanted) > len(rooms):
+            by_shape = dict(zip(map(shape_of, asked), rooms, strict=True))
+            rooms = [by_shape[shape_of(unit)] for unit in wanted]
+        return rows, rows & certain_rows(self.fleet, wanted, rooms, allowance)
+
+    def _screened(
+        self,
+        asked: Sequence[PlacementUnit],
+        wanted: Sequence[PlacementUnit],
+        allowance: Allowance,
+        candidates: Bools | None,
+    ) -> tuple[Bools, list[Bools]]:
+        """The rows, and for each of these different units the cards that have room for it."""
+        rooms: list[Bools] = []
         fleet, cards, screens = self.fleet, self.fleet.cards, self.screens
         rows = ~fleet.blocked if candidates is None else candidates & ~fleet.blocked
-        for unit in different(wanted):
+        for unit in asked:
             vendor, count = unit.lead.vendor, unit.lead.count
             known = None if screens is None else screens.screen(fleet, unit)
             if known is None:
@@ -135,10 +163,10 @@ class Placer:
                     fits = fits & ~barred
                     enough = fits.sum(1) >= count
             rows &= enough
-            room = fits if room is None else room
+            rooms.append(fits)
         if len(wanted) > 1:
             rows &= room_for_all(fleet, wanted)
-        return rows, np.zeros_like(cards.vendor, np.bool_) if room is None else room
+        return rows, rooms
 
     def fit(
         self,

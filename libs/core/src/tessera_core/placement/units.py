@@ -87,6 +87,7 @@ def _plus(a: CardNeeds, b: CardNeeds) -> CardNeeds:
     return CardNeeds(
         a.memory + b.memory, a.cores + b.cores, np.logical_or(a.alone, b.alone), a.slots + b.slots,
         unfit=_either(a.unfit, b.unfit), best_effort=a.best_effort or b.best_effort,
+        granted=a.share_memory + b.share_memory,
     )  # fmt: skip
 
 
@@ -98,6 +99,7 @@ def _larger(a: CardNeeds, b: CardNeeds) -> CardNeeds:
         max(a.slots, b.slots),
         unfit=_either(a.unfit, b.unfit),
         best_effort=a.best_effort or b.best_effort,
+        granted=np.maximum(a.share_memory, b.share_memory),
     )
 
 

@@ -214,7 +214,7 @@ class Allowance:
                 if need.best_effort and limit.best_effort is not None:
                     most, memory = limit.best_effort.memory_bytes, used.rest_memory_bytes
                 if most is not None:
-                    bars |= memory + need.memory > most
+                    bars |= memory + need.share_memory > most
                 if limit.cores_percent is not None:
                     bars |= used.cores_milli + need.cores > cores.milli(limit.cores_percent)
                 if limit.models is not None:

@@ -4,7 +4,6 @@ without those on which room is made for others or an equal pod has to start firs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import repeat
 from typing import Final
 
 import msgspec
@@ -69,7 +68,7 @@ class CandidateCache:
 
     def _resolve(self, raw: msgspec.Raw) -> CandidateNodes:
         fleet, names = self._fleet, decode_names(raw)
-        at = np.array(list(map(fleet.rows.get, names, repeat(-1))), np.int64)
+        at = fleet.rows_of(names)
         rows = np.zeros(len(fleet.names), np.bool_)
         rows[at[at >= 0]] = True
         data = bytes(raw)

@@ -21,7 +21,6 @@ from tessera_core.quota.allowance import NO_LIMITS
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.scheduling.node_reservations import NodeReservations
 from tessera_core.scheduling.pod_request import card_request
-from tessera_core.scheduling.prioritize import screen_is_exact
 from tessera_schema.kube import Pod
 from tessera_schema.requests import PodRequest
 
@@ -68,8 +67,8 @@ class PreemptionCheck:
 def nodes_made_feasible(
     ledger: Ledger, request: PodRequest, victims: Mapping[str, Iterable[str]]
 ) -> frozenset[str]:
-    """The nodes that could take the pod once these pods (node -> uids) have left them. Where the
-    screen alone is not exact, as many that pass it are tried as in one attempt to place the pod."""
+    """The nodes that could take the pod once these pods (node -> uids) have left them. Of those
+    that may take it and not for certain, as many are tried as in one attempt to place the pod."""
     fleet, wanted = ledger.fleet.snapshot(), units(request)
     for node, uids in victims.items():
         for uid in uids:
@@ -80,10 +79,8 @@ def nodes_made_feasible(
     named = np.zeros(len(fleet.names), np.bool_)
     named[[fleet.rows[node] for node in victims if node in fleet.rows]] = True
     placer = Placer(fleet)
-    rows = np.flatnonzero(placer.screen(wanted, NO_LIMITS, named)).tolist()
-    if not screen_is_exact(wanted, NO_LIMITS):
-        rows = [
-            row for row in rows[: fits_of_an_attempt(wanted)]
-            if not isinstance(placer.fit(row, wanted, NO_LIMITS), NoFit)
-        ]  # fmt: skip
-    return frozenset(fleet.names[row] for row in rows)
+    left, takes = placer.sifted(wanted, NO_LIMITS, named)
+    tried = np.flatnonzero(left & ~takes)[: fits_of_an_attempt(wanted)].tolist()
+    fitted = ((row, placer.fit(row, wanted, NO_LIMITS)) for row in tried)
+    takes[[row for row, shares in fitted if not isinstance(shares, NoFit)]] = True
+    return frozenset(fleet.names[row] for row in np.flatnonzero(takes).tolist())

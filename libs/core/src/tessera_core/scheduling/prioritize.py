@@ -7,29 +7,28 @@ faster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import repeat
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.fleet.arrays import Bools, Floats, Ints
+from tessera_core.fleet.arrays import Bools, Codes, Floats, Ints
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.ledger.promises import withholding
 from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.place import fits_of_an_attempt, in_turn
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.scoring import nodes
-from tessera_core.placement.units import PlacementUnit, units
-from tessera_core.quota.allowance import Allowance, minimum_usage
+from tessera_core.placement.units import units
+from tessera_core.quota.allowance import minimum_usage
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.scheduling.filter_bodies import NodeNames
 from tessera_core.scheduling.pod_request import card_request
 from tessera_core.scheduling.reserve import Unschedulable
 from tessera_schema.endpoints.extender import ExtenderArgs, decode_names
 from tessera_schema.kube import Pod
-from tessera_schema.requests import Choice, PodRequest
+from tessera_schema.requests import PodRequest
 
 TOP_SCORE: Final = 10
 _AFFINITIES: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
@@ -60,41 +59,42 @@ def _preferred(affinity: Any) -> bool:
 def feasible_nodes(
     ledger: Ledger, placer: Placer, request: PodRequest, candidates: Bools, attempt: int = 1
 ) -> FeasibleNodes | Unschedulable:
-    """All nodes with room for the pod, the best first. Where the screen alone is not exact, those
-    are fitted card by card that are this attempt's turn
+    """All nodes with room for the pod, the best first. Of those that may take it and not for
+    certain, those are fitted card by card that are this attempt's turn
     (`tessera_core.placement.place.in_turn`)."""
     fleet, allowance, wanted = placer.fleet, ledger.allowance(request.namespace), units(request)
     over = allowance.exceeded(minimum_usage(request))
     if over:
         return Unschedulable(wanted, over)
-    rows = np.flatnonzero(placer.screen(wanted, allowance, candidates))
+    left, certain = placer.sifted(wanted, allowance, candidates)
+    rows = np.flatnonzero(left)
     if not len(rows):
         return Unschedulable(wanted)
-    order: Sequence[int] = nodes.in_order(rows, placer.keys(wanted[0].lead))
+    order = nodes.in_order(rows, placer.keys(wanted[0].lead))
     untried: frozenset[int] = frozenset()
-    if not screen_is_exact(wanted, allowance):
-        tried = in_turn(order, fits_of_an_attempt(wanted), attempt)
-        untried = frozenset(order).difference(tried)
+    if not certain[rows].all():
+        doubtful = [row for row in order if not certain[row]]
+        tried = in_turn(doubtful, fits_of_an_attempt(wanted), attempt)
+        untried = frozenset(doubtful).difference(tried)
         fitted = ((row, placer.fit(row, wanted, allowance)) for row in tried)
-        order = [row for row, shares in fitted if not isinstance(shares, NoFit)]
+        certain[[row for row, shares in fitted if not isinstance(shares, NoFit)]] = True
+        order = [row for row in order if certain[row]]
     if not order:
         return Unschedulable(wanted, untried=untried)
-    return FeasibleNodes(tuple(fleet.names[row] for row in order))
+    return FeasibleNodes(tuple(map(fleet.names.__getitem__, order)))
 
 
-def node_scores(placer: Placer, request: PodRequest, names: Iterable[str]) -> dict[str, int]:
-    """Node -> 0 to 10 by the pod's own policy; nodes that are not known get 0."""
-    fleet = placer.fleet
-    wanted = placer.with_pressure(request, units(request))
-    scored = dict.fromkeys(names, 0)
-    known = [name for name in scored if name in fleet.rows]
-    if known:
-        rows: Ints = np.array([fleet.rows[name] for name in known], np.int64)
+def node_scores(placer: Placer, request: PodRequest, names: Sequence[str]) -> Codes:
+    """Each node's score, 0 to 10 by the pod's own policy; nodes that are not known get 0."""
+    rows = placer.fleet.rows_of(names)
+    known = rows >= 0
+    scores = np.zeros(len(rows), np.uint8)
+    if known.any():
+        wanted = placer.with_pressure(request, units(request))
         *columns, _ = placer.keys(wanted[0].lead)
-        rank = _dense_rank([column[rows] for column in columns])
-        parts = 1 - rank / max(int(rank.max()), 1)
-        scored |= zip(known, np.rint(TOP_SCORE * parts).astype(int).tolist(), strict=True)
-    return scored
+        rank = _dense_rank([column[rows[known]] for column in columns])
+        scores[known] = np.rint(TOP_SCORE * (1 - rank / max(int(rank.max()), 1)))
+    return scores
 
 
 def _dense_rank(columns: Sequence[Floats | Ints]) -> Ints:
@@ -122,26 +122,17 @@ class Prioritizer:
         """The answer to a body of `/prioritize`: each name with its score (`scores`). Raises
         msgspec.DecodeError when the node names are none."""
         names = decode_names(args.node_names)
-        scores = self.scores(args.pod, names)
-        given = np.fromiter(map(scores.get, names, repeat(0)), np.uint8, len(names))
-        return NodeNames(names).scored(given)
+        return NodeNames(names).scored(self.scores(args.pod, names))
 
-    def scores(self, pod: Pod | None, names: Iterable[str]) -> dict[str, int]:
-        """Node -> 0 to 10 by the pod's own policy; the node that it is reserved on alone, where it
-        is. Empty for a pod that asks for no cards."""
+    def scores(self, pod: Pod | None, names: Sequence[str]) -> Codes:
+        """Each node's score, 0 to 10 by the pod's own policy; that of the node that it is reserved
+        on alone, where it is. None at all for a pod that asks for no cards."""
         request = card_request(self._registry, self._ledger, pod)
         if request is None:
-            return {}
+            return np.zeros(len(names), np.uint8)
         entry = self._ledger.entry(request.uid)
         if entry is not None:
-            return {entry.grant.node: TOP_SCORE}
+            return np.array([TOP_SCORE * (name == entry.grant.node) for name in names], np.uint8)
         priority = 0 if pod is None else pod.spec.priority or 0
         with withholding(self._ledger.fleet, self._ledger.withheld_from((request.uid,), priority)):
             return node_scores(self._placer, request, names)
-
-
-def screen_is_exact(wanted: Sequence[PlacementUnit], allowance: Allowance) -> bool:
-    """Whether a node that passes the screen takes the pod, without a fit (`Placer.screen`)."""
-    policy = wanted[0].lead.policy
-    plain = policy.choice is Choice.ORDERED and not policy.same_numa
-    return len(wanted) == 1 and plain and not allowance.limits
