@@ -94,7 +94,9 @@ requests = st.builds(
     needs_free_cores=st.booleans(),
     together=st.sampled_from([False, False, True]),
     policy=policies,
-)
+).filter(
+    lambda r: r.exclusive or r.equal_parts is not None or r.memory_bytes > 0 or r.memory_percent > 0
+)  # a share of no memory is none: no dialect makes one
 roles = st.sampled_from([Role.APP, Role.APP, *Role])
 pods = st.lists(st.tuples(roles, requests), min_size=1, max_size=3)
 Asked = list[tuple[Role, Request]]

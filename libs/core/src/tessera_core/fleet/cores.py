@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from tessera_schema.requests import Request
+
 MILLI: Final = 1_000
 """Units of a percent."""
 WHOLE_CARD: Final = 100 * MILLI
@@ -30,3 +32,9 @@ def milli(percent: float) -> int:
 def percent(units: int) -> float:
     """The ledger's units in percent, as they are written and shown; whole ones as whole numbers."""
     return units / MILLI if units % MILLI else units // MILLI
+
+
+def least_milli(request: Request) -> int:
+    """The cores that a share has at least, on whatever card. Of `equal_parts` none are known before
+    a card is."""
+    return 0 if request.equal_parts is not None else milli(request.cores_percent)

@@ -40,7 +40,9 @@ def sizes_on(request: Request, cards: CardColumns, models: NameTable) -> tuple[I
 
 def least_memory(request: Request) -> int:
     """The bytes that a share has at least, on whatever card: more than was asked only where every
-    allowed model has sizes."""
+    allowed model has sizes. Of `equal_parts` none are known before a card is."""
+    if request.equal_parts is not None:
+        return 0
     named = {one.model.lower() for one in request.memory_sizes}
     if not request.models or not named.issuperset(model.lower() for model in request.models):
         return request.memory_bytes

@@ -69,30 +69,27 @@ def _near_each_other(fleet: Fleet, request: Request, room: Bools) -> Ints:
 def _may_exceed(
     fleet: Fleet, wanted: Sequence[PlacementUnit], rooms: Sequence[Bools], allowance: Allowance
 ) -> bool:
-    """Whether some choice of these cards could be beyond a limit; True where it is not known."""
-    models = any(limit.models is not None for limit in allowance.limits)
-    uses = _most_use(fleet, wanted, rooms, models=models)
+    """Whether some choice of these cards could be beyond a limit; True where it is not known.
+
+    Where a limit counts models it is not: then a fit takes the first cards that the limit allows,
+    which need not be those that are near each other.
+    """
+    if any(limit.models is not None for limit in allowance.limits):
+        return True
+    uses = _most_use(fleet, wanted, rooms)
     return any(allowance.exceeded(each) for each in _by_best_effort(uses, wanted))
 
 
 def _most_use(
-    fleet: Fleet, wanted: Sequence[PlacementUnit], rooms: Sequence[Bools], *, models: bool
+    fleet: Fleet, wanted: Sequence[PlacementUnit], rooms: Sequence[Bools]
 ) -> dict[tuple[str, str], QuotaUsage]:
-    """What the units use at most, on whatever cards: the amounts on no model, and with `models`
-    whole cards on each model that they may get."""
+    """What the units use at most, by vendor, on whatever cards."""
     uses: dict[tuple[str, str], QuotaUsage] = {}
-
-    def add(key: tuple[str, str], more: QuotaUsage) -> None:
-        uses[key] = uses.get(key, QuotaUsage()).plus(more)
-
     for unit, room in zip(wanted, rooms, strict=True):
-        vendor, count = unit.lead.vendor, unit.lead.count
+        key, count = (unit.lead.vendor, ""), unit.lead.count
         need = unit.need(fleet.cards, fleet.models)
         memory, cores = (count * _most(each, room) for each in (need.share_memory, need.cores))
-        add((vendor, ""), QuotaUsage(memory, cores, count))
-        if models:
-            for number in np.bincount(fleet.cards.model[room]).nonzero()[0].tolist():
-                add((vendor, fleet.models.of[number]), QuotaUsage(parts=count))
+        uses[key] = uses.get(key, QuotaUsage()).plus(QuotaUsage(memory, cores, count))
     return uses
 
 

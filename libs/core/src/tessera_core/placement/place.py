@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.fleet.columns import CardColumns
-from tessera_core.fleet.cores import milli
+from tessera_core.fleet.cores import least_milli
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.fleet.lent_memory import memory_taken, slots_taken
 from tessera_core.fleet.memory_sizes import least_memory
@@ -109,7 +109,7 @@ def room_for_all(fleet: Fleet, wanted: Sequence[PlacementUnit]) -> Bools:
         slots, memory, cores = _free(fleet.cards, mine, best_effort=best_effort)
         rows &= slots >= sum(r.count for r in requests)
         rows &= memory >= sum(r.count * least_memory(r) for r in requests)
-        rows &= cores >= sum(r.count * milli(r.cores_percent) for r in requests)
+        rows &= cores >= sum(r.count * least_milli(r) for r in requests)
     return rows
 
 

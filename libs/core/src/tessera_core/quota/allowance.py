@@ -316,7 +316,7 @@ def minimum_usage(pod: PodRequest) -> dict[tuple[str, str], QuotaUsage]:
         running = highest = QuotaUsage()
         for container in pod.containers:
             for r in (r for r in container.requests if r.vendor == vendor):
-                each = QuotaUsage(least_memory(r), cores.milli(r.cores_percent))
+                each = QuotaUsage(least_memory(r), cores.least_milli(r))
                 both = running.plus(
                     QuotaUsage(r.count * each.memory_bytes, r.count * each.cores_milli)
                 )
